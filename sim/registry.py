@@ -1,0 +1,106 @@
+"""Which tasks exist, and how a name becomes an environment.
+
+A name is one of three things: a command-line name (`peg-insert`), a Gymnasium id (`robot_rl/PegInsert-v0` or
+anybody else's), or an import path `module:Class`. The last adds a task without editing a file of this package.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """One built-in task.
+
+    Attributes:
+        name: command-line name.
+        gym_id: Gymnasium id.
+        entry_point: `module:Class` of the environment.
+    """
+
+    name: str
+    gym_id: str
+    entry_point: str
+
+
+TASKS: dict[str, TaskEntry] = {
+    entry.name: entry
+    for entry in (
+        TaskEntry("peg-insert", "robot_rl/PegInsert-v0", "sim.peg_insert:PegInsert"),
+        TaskEntry("pick-place", "robot_rl/PickPlace-v0", "sim.pick_place:PickPlace"),
+        TaskEntry("push-disc", "robot_rl/PushDisc-v0", "sim.push_disc:PushDisc"),
+        TaskEntry("push-two-routes", "robot_rl/PushTwoRoutes-v0", "sim.push_two_routes:PushTwoRoutes"),
+        TaskEntry("reach", "robot_rl/Reach-v0", "sim.reach:Reach"),
+    )
+}
+
+
+class UnknownTaskError(ValueError):
+    """The task name is neither built in, nor a Gymnasium id, nor an importable `module:Class`."""
+
+
+def register_tasks() -> None:
+    """Registers every built-in task with Gymnasium, once; the environments truncate themselves."""
+    for entry in TASKS.values():
+        if entry.gym_id not in gymnasium.registry:
+            gymnasium.register(id=entry.gym_id, entry_point=entry.entry_point)
+
+
+def resolve(name: str) -> str:
+    """Turns a task name into what `make` builds.
+
+    Args:
+        name: command-line name, Gymnasium id, or `module:Class`.
+
+    Returns:
+        A `module:Class` for built-in tasks and import paths, else the Gymnasium id.
+
+    Raises:
+        UnknownTaskError: for any other name, with the nearest known ones.
+    """
+    if name in TASKS:
+        return TASKS[name].entry_point
+    for entry in TASKS.values():
+        if name == entry.gym_id:
+            return entry.entry_point
+    if ":" in name or name in gymnasium.registry:
+        return name
+    known = [*TASKS, *(entry.gym_id for entry in TASKS.values())]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known tasks: {', '.join(TASKS)}."
+    raise UnknownTaskError(
+        f"unknown task {name!r}; {hint} Your own task can be given as module:Class or as a Gymnasium id."
+    )
+
+
+def make(name: str, **options: Any) -> gymnasium.Env[Any, Any]:  # noqa: ANN401 - each task has its own options
+    """Builds an environment.
+
+    Args:
+        name: see `resolve`.
+        **options: keyword arguments of the environment's constructor (`shifts`, `cameras`, ...).
+
+    Returns:
+        The environment; built-in tasks and import paths come without Gymnasium wrappers.
+
+    Raises:
+        UnknownTaskError: for an unknown name, or an import path that leads nowhere.
+    """
+    target = resolve(name)
+    if ":" not in target or target in gymnasium.registry:
+        return gymnasium.make(target, **options)
+    module_name, _, attribute = target.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise UnknownTaskError(
+            f"task {name!r} leads to {target!r}, which cannot be imported: {error}"
+        ) from error
+    env: gymnasium.Env[Any, Any] = factory(**options)
+    return env
