@@ -104,6 +104,14 @@ find_library() {
     PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q "$1" || compgen -G "/usr/lib/*/$1*" >/dev/null || compgen -G "/usr/lib64/$1*" >/dev/null
 }
 
+# uv trusts a list of its own unless told otherwise; behind a company's proxy only the system's certificates fit.
+trust_system_certificates() {
+    local bundle
+    for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt; do
+        [[ ! -s $bundle ]] || export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-1}
+    done
+}
+
 # Hard links need the cache and the environment on one file system; anything else is a copy.
 choose_link_mode() {
     [[ -z ${UV_LINK_MODE:-} ]] || return 0
@@ -129,6 +137,7 @@ main() {
         "$uv" python install -q 3.12 >/dev/null 2>&1 && python=$(find_python) ||
             stop "Python 3.12 was not found and could not be fetched; install it, or set PYTHON=/path/to/python3.12, and run make again."
     fi
+    trust_system_certificates
     say "using $python and $("$uv" --version | cut -d' ' -f1-2)"
     install_rendering_libraries
     choose_link_mode "$uv"
