@@ -108,7 +108,7 @@ find_library() {
 trust_system_certificates() {
     local bundle
     for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt; do
-        [[ ! -s $bundle ]] || export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-1}
+        [[ ! -s $bundle ]] || export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-1} UV_NATIVE_TLS=${UV_NATIVE_TLS:-1} # the new name and the old
     done
 }
 
