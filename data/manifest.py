@@ -1,0 +1,73 @@
+"""Atomic writes and checksums: a file is there whole or not at all, and a changed byte is noticed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+_READ_BYTES = 1 << 20
+
+
+def sha256_bytes(content: bytes) -> str:
+    """SHA-256 of bytes, as 64 hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def sha256_file(path: Path | str) -> str:
+    """SHA-256 of a file's content, as 64 hexadecimal digits.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    digest = hashlib.sha256()
+    with Path(path).open("rb") as file:
+        while block := file.read(_READ_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def atomic_write_bytes(path: Path | str, content: bytes) -> None:
+    """Write a file so that a reader, also after a crash, sees the old content or the new, never a mixture.
+
+    Raises:
+        OSError: The folder does not exist or cannot be written, or the disk is full; the old file stays.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def atomic_write_text(path: Path | str, text: str) -> None:
+    """Write UTF-8 text as `atomic_write_bytes` does."""
+    atomic_write_bytes(path, text.encode())
+
+
+def atomic_write_json(path: Path | str, value: Any, *, indent: int | None = 2) -> None:  # noqa: ANN401 - any JSON
+    """Write JSON as `atomic_write_bytes` does.
+
+    Raises:
+        ValueError: The value holds NaN or infinity, which JSON cannot say.
+        TypeError: The value holds something that is not JSON.
+    """
+    atomic_write_text(path, json.dumps(value, indent=indent, allow_nan=False) + "\n")
+
+
+def file_manifest(folder: Path | str) -> dict[str, dict[str, int | str]]:
+    """Size and SHA-256 of every file below a folder, by relative POSIX path, in sorted order."""
+    folder = Path(folder)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
+        for path in files
+    }
