@@ -23,6 +23,17 @@ fingerprint() { cat requirements.lock overrides.txt pyproject.toml scripts/setup
 is_python312() { "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' >/dev/null 2>&1; }
 
 # A version manager may put a python3.12 on PATH that only prints an error, so every candidate is run before it is believed.
+likely_pythons() {
+    local home
+    type -ap python3.12 python3 python || true
+    for home in "${HOME:-/nonexistent}" "$(getent passwd "$(id -u)" | cut -d: -f6)"; do
+        printf '%s\n' "$home"/.pyenv/versions/3.12*/bin/python3.12 "$home"/.local/share/uv/python/cpython-3.12*/bin/python3.12 \
+            "$home"/.local/bin/python3.12 "$home"/{miniconda3,anaconda3,miniforge3}/bin/python3.12
+    done
+    printf '%s\n' "${PYENV_ROOT:-/nonexistent}"/versions/3.12*/bin/python3.12 /usr/bin/python3.12 /usr/local/bin/python3.12 \
+        /opt/*/bin/python3.12 /opt/python*/*/bin/python3.12 "$PWD/$TOOLS"/python/*/bin/python3.12
+}
+
 find_python() {
     local candidate
     if [[ -n ${PYTHON:-} ]]; then
@@ -35,13 +46,7 @@ find_python() {
             echo "$candidate"
             return
         fi
-    done < <(
-        type -ap python3.12 python3 python || true
-        printf '%s\n' "${HOME:-/nonexistent}"/.pyenv/versions/3.12*/bin/python3.12 /usr/bin/python3.12 /usr/local/bin/python3.12 \
-            /opt/python*/bin/python3.12 /opt/python/*/bin/python3.12 /opt/*/bin/python3.12 \
-            "${HOME:-/nonexistent}"/.local/share/uv/python/cpython-3.12*/bin/python3.12 \
-            "${HOME:-/nonexistent}"/{miniconda3,anaconda3,miniforge3}/bin/python3.12 "$PWD/$TOOLS"/python/*/bin/python3.12
-    )
+    done < <(likely_pythons)
     return 1
 }
 
