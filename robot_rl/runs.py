@@ -1,0 +1,259 @@
+"""Run directories: configuration, metrics and checkpoints of one run, safe to kill and to resume.
+
+::
+
+    outputs/base/
+        config.json          full configuration, its hash, versions, git revision
+        metrics.jsonl        one row per log call
+        tensorboard/         the same numbers as TensorBoard events
+        checkpoints/000500/  what the trainer saved at step 500, and manifest.json
+        result.json          what the run reports at its end
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from data.config import to_dict
+from data.manifest import atomic_write_json
+from robot_rl.metrics import MetricsLog, read_metrics
+from robot_rl.provenance import config_differences, config_hash, git_revision, versions
+
+FORMAT = 1
+
+
+class RunError(ValueError):
+    """A run directory cannot be used as asked; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint on disk."""
+
+    step: int
+    """what the run counts (updates or environment steps) when it was saved"""
+    path: Path
+    """folder with the trainer's files"""
+    manifest: dict[str, Any]
+    """versions, git revision, configuration hash, base hash and what the trainer added"""
+
+
+class RunDirectory:
+    """One run's folder. Made with :meth:`create` by a trainer or :meth:`open` by a reader.
+
+    Attributes:
+        path: the folder.
+        config: the full configuration as plain JSON values.
+        config_hash: its hash (``provenance.config_hash``).
+        resumed: the checkpoint the run goes on from, None for a fresh run.
+    """
+
+    def __init__(self, path: Path, header: Mapping[str, Any], resumed: Checkpoint | None = None) -> None:
+        self.path = path
+        self.config: dict[str, Any] = dict(header["config"])
+        self.config_hash: str = header["config_hash"]
+        self.kind: str = header["kind"]
+        self.resumed = resumed
+        self._metrics: MetricsLog | None = None
+        self._wandb = False
+
+    @classmethod
+    def create(
+        cls,
+        path: Path | str,
+        config: object,
+        *,
+        kind: str = "run",
+        resume: bool = False,
+        replace: bool = False,
+        wandb: bool = False,
+    ) -> Self:
+        """Make a run directory, or go on with the one that is there.
+
+        Args:
+            path: the folder; parents are made.
+            config: a configuration dataclass, or a mapping of plain JSON values.
+            kind: what the run is (train, refine, demo, collect).
+            resume: go on from the last complete checkpoint if the folder holds a run of the same
+                configuration; metrics after that checkpoint are dropped. An empty or missing folder starts a
+                fresh run.
+            replace: remove a run that is already there.
+            wandb: also log metrics to Weights & Biases.
+
+        Raises:
+            RunError: if the folder holds another run, another configuration, or files that are no run.
+        """
+        folder = Path(path)
+        plain = dict(config) if isinstance(config, Mapping) else to_dict(config)
+        header = {
+            "format": FORMAT,
+            "kind": kind,
+            "config_hash": config_hash(plain),
+            "config": plain,
+            "versions": versions(),
+            "git_revision": git_revision(),
+            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        if replace and not resume:
+            remove_run(folder)
+        if (folder / "config.json").exists():
+            run = cls._reopen(folder, header, resume=resume)
+        else:
+            _refuse_foreign_files(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            atomic_write_json(folder / "config.json", header)
+            run = cls(folder, header)
+        run._wandb = wandb
+        return run
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Open a finished or running run for reading.
+
+        Raises:
+            RunError: if the folder holds no run.
+        """
+        folder = Path(path)
+        header_file = folder / "config.json"
+        if not header_file.exists():
+            raise RunError(
+                f"{folder} holds no run (no config.json): give the folder a command wrote with --out"
+            )
+        return cls(folder, json.loads(header_file.read_text(encoding="utf-8")))
+
+    @classmethod
+    def _reopen(cls, folder: Path, header: Mapping[str, Any], *, resume: bool) -> Self:
+        old = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if not resume:
+            raise RunError(
+                f"{folder} already holds a {old['kind']} run: --resume goes on with it, another --out starts anew"
+            )
+        if old["kind"] != header["kind"] or old["config_hash"] != header["config_hash"]:
+            differences = config_differences(old["config"], header["config"]) or [
+                f"kind: {old['kind']} there, {header['kind']} now"
+            ]
+            raise RunError(
+                f"cannot resume {folder}, its configuration differs ({'; '.join(differences)}): "
+                "repeat the first command's options, or give another --out"
+            )
+        checkpoints = _complete_checkpoints(folder)
+        return cls(folder, old, resumed=checkpoints[-1] if checkpoints else None)
+
+    def log(self, step: int, values: Mapping[str, float | int | str | bool]) -> None:
+        """Append one row of metrics; see :meth:`MetricsLog.log`."""
+        self._log().log(step, values)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Rows of metrics.jsonl so far, each with ``step``."""
+        return read_metrics(self.path / "metrics.jsonl")
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Complete checkpoints, oldest first."""
+        return _complete_checkpoints(self.path)
+
+    @contextmanager
+    def checkpoint(
+        self, step: int, *, base_hash: str | None = None, keep: int = 2, **details: object
+    ) -> Iterator[Path]:
+        """Hand out a folder to write files into; it becomes the checkpoint only when complete.
+
+        Args:
+            step: the run's counter now.
+            base_hash: ``policy_hash`` of the frozen base, for the manifest.
+            keep: how many checkpoints stay on disk, this one included.
+            details: further JSON values for the manifest.
+        """
+        if keep < 1:
+            raise ValueError(f"keep is {keep}, allowed is 1 or more: the newest checkpoint always stays")
+        root = self.path / "checkpoints"
+        partial, final = root / f".partial-{step:09d}", root / f"{step:09d}"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        self._log().sync()  # a checkpoint must never be newer than the metrics it follows
+        manifest = {
+            "format": FORMAT,
+            "step": step,
+            "config_hash": self.config_hash,
+            "base_hash": base_hash,
+            "versions": versions(),
+            "git_revision": git_revision(),
+        } | details
+        atomic_write_json(partial / "manifest.json", manifest)
+        shutil.rmtree(final, ignore_errors=True)
+        partial.replace(final)
+        for old in self.checkpoints()[:-keep]:
+            shutil.rmtree(old.path)
+
+    def write_json(self, name: str, payload: Mapping[str, Any]) -> Path:
+        """Write ``name`` (for example ``result.json``) into the run in one step and return its path."""
+        atomic_write_json(self.path / name, payload)
+        return self.path / name
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Read a JSON file of the run.
+
+        Raises:
+            RunError: if the run has not written it (yet).
+        """
+        file = self.path / name
+        if not file.exists():
+            raise RunError(
+                f"{file} is missing: the {self.kind} run did not finish; go on with it by --resume"
+            )
+        loaded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return loaded
+
+    def close(self) -> None:
+        """Close the metrics; a second call does nothing."""
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _log(self) -> MetricsLog:
+        if self._metrics is None:
+            # Rows written after the checkpoint belong to a future that will be computed again.
+            resumed_step = self.resumed.step if self.resumed is not None else -1
+            self._metrics = MetricsLog(self.path, keep_until=resumed_step, wandb=self._wandb)
+        return self._metrics
+
+
+def remove_run(folder: Path) -> None:
+    """Remove a run directory; a missing or empty one is fine.
+
+    Raises:
+        RunError: if the folder holds files but no run, so that a mistyped path costs nothing.
+    """
+    if (folder / "config.json").exists():
+        shutil.rmtree(folder)
+    else:
+        _refuse_foreign_files(folder)
+
+
+def _refuse_foreign_files(folder: Path) -> None:
+    if folder.is_file():
+        raise RunError(f"{folder} is a file: give a folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise RunError(f"{folder} is not empty and holds no run: give a new folder")
+
+
+def _complete_checkpoints(folder: Path) -> list[Checkpoint]:
+    found = []
+    for manifest in sorted((folder / "checkpoints").glob("[0-9]*/manifest.json")):
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+        found.append(Checkpoint(content["step"], manifest.parent, content))
+    return found

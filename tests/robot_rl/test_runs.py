@@ -1,0 +1,125 @@
+import dataclasses
+import json
+
+import pytest
+
+from robot_rl.metrics import MetricsLog, read_metrics
+from robot_rl.provenance import config_differences, config_hash, versions
+from robot_rl.runs import RunDirectory, RunError
+
+
+@dataclasses.dataclass(frozen=True)
+class Learner:
+    width: int = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    seed: int = 0
+    out: str = "outputs/x"
+    learner: Learner = dataclasses.field(default_factory=Learner)
+
+
+def save(run, step, text="weights"):
+    with run.checkpoint(step, base_hash="abc", env_steps=10 * step) as folder:
+        (folder / "weights.txt").write_text(text)
+
+
+def test_hash_ignores_where_a_run_lies_and_key_order_but_no_setting():
+    assert config_hash({"seed": 1, "out": "a"}) == config_hash({"out": "b", "seed": 1})
+    assert config_hash({"seed": 1}) != config_hash({"seed": 2})
+
+
+def test_differences_name_nested_fields():
+    old, new = {"seed": 1, "learner": {"width": 128}}, {"seed": 1, "learner": {"width": 256}}
+    assert config_differences(old, new) == ["learner.width: 128 there, 256 now"]
+
+
+def test_versions_name_python_and_the_simulator():
+    assert {"python", "mujoco", "torch", "robot-rl"} <= set(versions())
+
+
+def test_a_run_holds_configuration_metrics_and_tensorboard_events(tmp_path):
+    with RunDirectory.create(tmp_path / "run", Config(seed=3), kind="train") as run:
+        run.log(1, {"loss": 0.5, "note": "warm-up"})
+    header = json.loads((tmp_path / "run/config.json").read_text())
+    assert header["config"]["learner"]["width"] == 128
+    assert RunDirectory.open(tmp_path / "run").metrics() == [{"step": 1, "loss": 0.5, "note": "warm-up"}]
+    assert list((tmp_path / "run/tensorboard").glob("events*"))
+
+
+def test_metrics_that_are_not_finite_become_null(tmp_path):
+    with MetricsLog(tmp_path) as log:
+        log.log(0, {"loss": float("nan")})
+    assert read_metrics(tmp_path / "metrics.jsonl") == [{"step": 0, "loss": None}]
+
+
+def test_a_half_written_last_row_is_left_out_and_a_damaged_one_reported(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2, "lo')
+    assert read_metrics(path) == [{"step": 1}]
+    path.write_text('{"step" 1}\n{"step": 2}\n')
+    with pytest.raises(ValueError, match="line 1"):
+        read_metrics(path)
+
+
+def test_resume_goes_on_from_the_last_checkpoint_and_drops_later_rows(tmp_path):
+    with RunDirectory.create(tmp_path / "run", Config()) as run:
+        run.log(1, {"loss": 3.0})
+        save(run, 1)
+        run.log(2, {"loss": 2.0})
+    with RunDirectory.create(tmp_path / "run", Config(out="elsewhere"), resume=True) as run:
+        assert run.resumed.step == 1
+        assert run.resumed.manifest["base_hash"] == "abc"
+        assert run.resumed.manifest["env_steps"] == 10
+        run.log(2, {"loss": 2.5})
+        assert [row["loss"] for row in run.metrics()] == [3.0, 2.5]
+
+
+def test_an_interrupted_checkpoint_is_never_seen(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", Config())
+    save(run, 1)
+    with pytest.raises(FileNotFoundError), run.checkpoint(2) as folder:
+        (folder / "no such folder/weights.txt").write_text("half")
+    assert [kept.step for kept in run.checkpoints()] == [1]
+    save(run, 2, "whole")
+    assert (run.checkpoints()[-1].path / "weights.txt").read_text() == "whole"
+    run.close()
+
+
+def test_only_the_newest_checkpoints_stay(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", Config())
+    for step in (1, 2, 10):
+        save(run, step)
+    assert [kept.step for kept in run.checkpoints()] == [2, 10]
+    run.close()
+
+
+def test_a_run_is_not_overwritten_by_accident(tmp_path):
+    RunDirectory.create(tmp_path / "run", Config(), kind="train")
+    with pytest.raises(RunError, match="--resume"):
+        RunDirectory.create(tmp_path / "run", Config(), kind="train")
+    with pytest.raises(RunError, match="seed: 0 there, 7 now"):
+        RunDirectory.create(tmp_path / "run", Config(seed=7), kind="train", resume=True)
+    with pytest.raises(RunError, match="kind: train there, refine now"):
+        RunDirectory.create(tmp_path / "run", Config(), kind="refine", resume=True)
+
+
+def test_replace_starts_over_but_spares_folders_that_are_no_run(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", Config())
+    save(run, 1)
+    run.close()
+    assert RunDirectory.create(tmp_path / "run", Config(seed=1), replace=True).checkpoints() == []
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/cat.txt").write_text("meow")
+    with pytest.raises(RunError, match="holds no run"):
+        RunDirectory.create(tmp_path / "photos", Config(), replace=True)
+    assert (tmp_path / "photos/cat.txt").exists()
+
+
+def test_a_missing_result_says_that_the_run_did_not_finish(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", Config(), kind="demo")
+    with pytest.raises(RunError, match="did not finish"):
+        run.read_json("result.json")
+    run.write_json("result.json", {"rate": 0.5})
+    assert run.read_json("result.json") == {"rate": 0.5}
