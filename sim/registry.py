@@ -1,7 +1,8 @@
 """Which tasks exist, and how a name becomes an environment.
 
 A name is one of three things: a command-line name (`peg-insert`), a Gymnasium id (`robot_rl/PegInsert-v0` or
-anybody else's), or an import path `module:Class`. The last adds a task without editing a file of this package.
+anybody else's), or an import path `module:Class`. The last adds a task without editing a file of this
+package.
 """
 
 from __future__ import annotations
