@@ -132,7 +132,7 @@ class RunDirectory:
         old = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if not resume:
             raise RunError(
-                f"{folder} already holds a {old['kind']} run: --resume goes on with it, another --out starts anew"
+                f"{folder} holds a {old['kind']} run: --resume goes on with it, a new --out starts one"
             )
         if old["kind"] != header["kind"] or old["config_hash"] != header["config_hash"]:
             differences = config_differences(old["config"], header["config"]) or [

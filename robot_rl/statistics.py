@@ -50,9 +50,9 @@ def paired_difference(
     """Compare two policies on the same seeds.
 
     The interval is Newcombe's square-and-add interval for paired proportions (R. G. Newcombe, "Improved
-    confidence intervals for the difference between binomial proportions based on paired data", Statistics in
-    Medicine 17, 1998, method 10). SciPy and statsmodels have none for pairs, and the paired bootstrap has zero
-    width when all pairs agree; this one combines statsmodels' Wilson limits of the two rates with the
+    confidence intervals for the difference between binomial proportions based on paired data", Statistics
+    in Medicine 17, 1998, method 10). SciPy and statsmodels have none for pairs, and the paired bootstrap has
+    zero width when all pairs agree; this one combines statsmodels' Wilson limits of the two rates with the
     correlation of the pairs. The p-value is statsmodels' exact McNemar test.
 
     Args:

@@ -1,0 +1,55 @@
+import functools
+import multiprocessing
+import os
+
+import pytest
+
+from robot_rl.parallel import WorkerDiedError, resolve_workers, run_tasks
+
+
+class Power:
+    def __init__(self, exponent):
+        if exponent < 0:
+            raise ValueError("exponent is negative")
+        self.exponent = exponent
+
+    def __call__(self, base):
+        if base == "die":
+            os._exit(9)
+        return base**self.exponent
+
+
+def test_results_carry_their_position_for_any_number_of_workers():
+    tasks = [3, 1, 2]
+    alone = dict(run_tasks(functools.partial(Power, 2), tasks, workers=1))
+    together = dict(run_tasks(functools.partial(Power, 2), tasks, workers=2))
+    assert alone == together == {0: 9, 1: 1, 2: 4}
+
+
+def test_an_error_while_a_worker_loads_reaches_the_caller_as_itself():
+    with pytest.raises(ValueError, match="exponent is negative"):
+        list(run_tasks(functools.partial(Power, -1), [1, 2], workers=2))
+
+
+def test_a_killed_worker_is_reported_with_a_remedy():
+    with pytest.raises(WorkerDiedError, match="--workers"):
+        list(run_tasks(functools.partial(Power, 1), ["die", 1], workers=2))
+
+
+def test_leaving_early_ends_the_workers():
+    before = set(multiprocessing.active_children())
+    results = run_tasks(functools.partial(Power, 1), list(range(50)), workers=2)
+    next(results)
+    mine = set(multiprocessing.active_children()) - before
+    assert mine
+    results.close()
+    for process in mine:
+        process.join(10)
+    assert not any(process.is_alive() for process in mine)
+
+
+def test_no_more_workers_than_tasks_and_none_by_negative_numbers():
+    assert resolve_workers(8, tasks=3) == 3
+    assert resolve_workers(0, tasks=1) == 1
+    with pytest.raises(ValueError, match="workers is -1"):
+        resolve_workers(-1, tasks=3)
