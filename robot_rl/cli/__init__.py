@@ -1,0 +1,104 @@
+"""The ``robot-rl`` command. Sub-commands are imported when they are called, so that ``--help`` is instant.
+
+Exit codes: 0 done, 1 failed (one line on standard error says why), 2 the command line is wrong, 130 Ctrl-C.
+"""
+
+import difflib
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from robot_rl.threads import limit_threads
+
+
+class _Command(NamedTuple):
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "demo": _Command(
+        "robot_rl.cli.demo", "collect, train, refine, evaluate and report peg insertion: the whole job"
+    ),
+    "collect": _Command("robot_rl.cli.collect", "record demonstrations of a scripted expert"),
+    "train": _Command("robot_rl.cli.train", "train a base policy by behaviour cloning"),
+    "refine": _Command("robot_rl.cli.refine", "refine a frozen base policy"),
+    "evaluate": _Command("robot_rl.cli.evaluate", "measure success rates on held-out seeds"),
+    "study": _Command("robot_rl.cli.study", "run a grid of experiments, or make tables and figures of it"),
+    "report": _Command("robot_rl.cli.report", "write one self-contained HTML page about a run"),
+    "view": _Command("robot_rl.cli.view", "open a recorded episode in rerun"),
+    "doctor": _Command("robot_rl.cli.doctor", "say what works here and what is missing"),
+}
+
+# What callers can cause. Anything else is our mistake and is shown with its traceback.
+EXPECTED_ERRORS = (ValueError, TypeError, OSError, ImportError, RuntimeError)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: words after ``robot-rl``; None takes them from the process.
+
+    Returns:
+        the exit code.
+    """
+    limit_threads()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    if not words or words[0] in {"-h", "--help", "help"}:
+        sys.stdout.write(_help())
+        return 0
+    if words[0] == "--version":
+        from robot_rl.provenance import versions  # noqa: PLC0415  only here
+
+        sys.stdout.write(f"robot-rl {versions()['robot-rl']}\n")
+        return 0
+    if words[0] not in COMMANDS:
+        return _fail(unknown("command", words[0], COMMANDS), 2)
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.INFO, format="%(message)s", stream=sys.stderr
+    )
+    for noisy in ("matplotlib", "PIL", "asyncio", "fontTools"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    return _run(words[0], words[1:], debug=debug)
+
+
+def unknown(kind: str, name: str, known: Sequence[str] | dict[str, _Command]) -> str:
+    """One line that names an unknown word and the nearest known ones."""
+    near = difflib.get_close_matches(name, list(known), n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(known)}"
+    return f"unknown {kind} {name!r}: {hint}"
+
+
+def _run(name: str, words: list[str], *, debug: bool) -> int:
+    try:
+        run: Callable[[list[str]], int] = importlib.import_module(COMMANDS[name].module).run
+        return run(words)
+    except SystemExit as stop:  # tyro ends the process after help and after errors in the command line
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except KeyboardInterrupt:
+        return _fail("stopped by Ctrl-C; commands that take --resume go on from the last checkpoint", 130)
+    except EXPECTED_ERRORS as error:
+        if debug:
+            raise
+        return _fail(" ".join(str(error).split()) or type(error).__name__, 1)
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stderr.write(f"robot-rl: {message}\n")
+    return code
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"    {name.ljust(width)}  {command.summary}" for name, command in COMMANDS.items()]
+    return (
+        "usage: robot-rl COMMAND [options]\n\n"
+        "Refine a frozen robot policy until it works nearly always, without touching its weights.\n\n"
+        + "\n".join(lines)
+        + "\n\nrobot-rl COMMAND --help shows the options. --debug shows where an error comes from.\n"
+    )
