@@ -1,0 +1,186 @@
+"""The one denoising loop. Every method that acts inside the denoising is a hook of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from policies.hooks import DenoiseHook, DenoiseState, VelocityFn
+from policies.noise import check_noise
+from policies.policy import ChunkPolicy, Evaluation, PolicyError
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from policies.context import Context
+    from policies.request import ChunkRequest, Condition
+
+StepNoise = Tensor | Callable[[int], Tensor]
+"""Fresh noise per step: (steps, B, H, Z), or a function of the step number that returns (B, H, Z)."""
+
+
+def sample(
+    policy: ChunkPolicy,
+    context: Context,
+    noise: Float[Tensor, "B H Z"],
+    hooks: Sequence[DenoiseHook] = (),
+    *,
+    steps: int | None = None,
+    step_noise: StepNoise | None = None,
+) -> Float[Tensor, "B H Z"]:
+    """Denoise from sigma 1 to 0 and return the clean chunk in the policy's normalised space.
+
+    Args:
+        policy: whose velocity is integrated.
+        context: `policy.encode(observation)`; rows match the noise.
+        noise: initial noise per row.
+        hooks: applied in this order at every step; `begin_chunk` and `end_chunk` are the caller's to call, as
+            `sample_chunk` does.
+        steps: number of denoising steps; None: the policy's own.
+        step_noise: see `StepNoise`; needed exactly when the policy's process takes it.
+
+    Raises:
+        PolicyError: under torch.compile, with hooks under torch.inference_mode, or when a hook asks for
+            gradients that the policy does not give.
+        ValueError: if a shape is wrong or step noise is missing or not wanted.
+    """
+    _refuse_unsuitable_mode(policy, hooks)
+    check_noise(policy.spec, noise, context.batch_size)
+    if policy.spec.supports.step_noise != (step_noise is not None):
+        verb = "needs" if policy.spec.supports.step_noise else "does not take"
+        raise ValueError(f"policy {policy.spec.name!r} {verb} step_noise")
+    sigmas = policy.sigmas(steps)
+    levels = sigmas.tolist()
+    # An inference tensor cannot enter a graph later; its clone can.
+    state = noise.clone() if noise.is_inference() else noise
+    for index in range(len(levels) - 1):
+        grad = any(hook.needs_grad(index) for hook in hooks)
+        if grad and not policy.spec.supports.gradients:
+            raise PolicyError(f"policy {policy.spec.name!r} gives no gradients, but a hook needs them")
+        with torch.set_grad_enabled(grad or torch.is_grad_enabled()):
+            evaluation = policy.evaluate(index, state, sigmas, context, grad=grad)
+            x, velocity = evaluation.x, evaluation.velocity
+            if hooks:
+                start = _first_state(policy, context, evaluation, grad=grad)
+                start = replace(start, index=index, steps=len(levels) - 1, sigma=levels[index])
+                x, velocity = _run_hooks(hooks, start)
+        if grad:
+            evaluation, x, velocity = _detach(evaluation, x, velocity)
+        fresh = _step_noise(step_noise, index)
+        state = policy.native_step(index, x, velocity, sigmas=sigmas, evaluation=evaluation, noise=fresh)
+    return state
+
+
+def sample_chunk(
+    policy: ChunkPolicy,
+    request: ChunkRequest,
+    noise: Float[Tensor, "B H Z"] | None = None,
+    hooks: Sequence[DenoiseHook] = (),
+    condition: Condition = None,
+    *,
+    steps: int | None = None,
+    step_noise: StepNoise | None = None,
+) -> Float[Tensor, "B H A"]:
+    """Encode once, tell the hooks, denoise, decode: a whole chunk in robot units, without a graph.
+
+    Args:
+        policy: whose chunk is wanted.
+        request: observation and execution state of B rows.
+        noise: (B, *policy.spec.noise_shape); None: drawn from torch's global generator.
+        hooks: see `sample`; their begin_chunk and end_chunk are called here.
+        condition: see `policies.request.Condition`.
+        steps: number of denoising steps; None: the policy's own.
+        step_noise: see `StepNoise`.
+    """
+    _refuse_unsuitable_mode(policy, hooks)
+    with torch.no_grad():
+        context = policy.encode(request.observation, condition)
+        if noise is None:
+            noise = torch.randn(context.batch_size, *policy.spec.noise_shape)
+        noise = noise.to(policy.device)
+        begun: list[DenoiseHook] = []
+        chunk: Tensor | None = None
+        try:
+            for hook in hooks:
+                begun.append(hook)
+                hook.begin_chunk(request, policy, context)
+            clean = sample(policy, context, noise, hooks, steps=steps, step_noise=step_noise)
+            chunk = policy.decode(clean, context)
+        finally:
+            for hook in reversed(begun):
+                hook.end_chunk(chunk)
+    return chunk
+
+
+def _first_state(
+    policy: ChunkPolicy, context: Context, evaluation: Evaluation, *, grad: bool
+) -> DenoiseState:
+    """What the first hook sees, except for the numbers of the step."""
+    return DenoiseState(
+        index=0,
+        steps=0,
+        sigma=1.0,
+        x=evaluation.x,
+        velocity=evaluation.velocity,
+        clean=evaluation.x,
+        leaf=evaluation.x if grad else None,
+        velocity_fn=_velocity_fn(policy, context),
+        policy=policy,
+        context=context,
+    )
+
+
+def _run_hooks(hooks: Sequence[DenoiseHook], start: DenoiseState) -> tuple[Tensor, Tensor]:
+    x, velocity = start.x, start.velocity
+    for hook in hooks:
+        x, velocity = hook.step(replace(start, x=x, velocity=velocity, clean=x - start.sigma * velocity))
+        if x.shape != start.x.shape or velocity.shape != start.x.shape:
+            raise ValueError(
+                f"hook {type(hook).__name__} returned shapes {tuple(x.shape)}, {tuple(velocity.shape)}; "
+                f"expected both {tuple(start.x.shape)}"
+            )
+    return x, velocity
+
+
+def _detach(evaluation: Evaluation, x: Tensor, velocity: Tensor) -> tuple[Evaluation, Tensor, Tensor]:
+    """Cut the graph, but keep object identity where a hook left x or velocity untouched."""
+    plain = Evaluation(evaluation.x.detach(), evaluation.velocity.detach(), evaluation.native)
+    return (
+        plain,
+        plain.x if x is evaluation.x else x.detach(),
+        plain.velocity if velocity is evaluation.velocity else velocity.detach(),
+    )
+
+
+def _velocity_fn(policy: ChunkPolicy, own: Context) -> VelocityFn:
+    def velocity_fn(x: Tensor, sigma: float | Tensor, context: Context | None = None) -> Tensor:
+        level = sigma if isinstance(sigma, Tensor) else torch.full((), sigma, dtype=x.dtype, device=x.device)
+        if level.ndim == 0:
+            level = level.expand(x.shape[0])
+        return policy.velocity(x, level, own if context is None else context)
+
+    return velocity_fn
+
+
+def _step_noise(step_noise: StepNoise | None, index: int) -> Tensor | None:
+    if step_noise is None:
+        return None
+    return step_noise[index] if isinstance(step_noise, Tensor) else step_noise(index)
+
+
+def _refuse_unsuitable_mode(policy: ChunkPolicy, hooks: Sequence[DenoiseHook]) -> None:
+    if torch.compiler.is_compiling():
+        torch._dynamo.graph_break()  # noqa: SLF001 - without it the compiler swallows the error
+        raise PolicyError(
+            f"the sampler of policy {policy.spec.name!r} cannot run inside torch.compile, which would "
+            "hide its hooks; compile policy.velocity alone, or call the sampler outside"
+        )
+    if hooks and torch.is_inference_mode_enabled():
+        raise PolicyError(
+            f"the sampler of policy {policy.spec.name!r} has hooks but runs under torch.inference_mode, "
+            "where gradients cannot be taken; use torch.no_grad, or wrap the call in torch.inference_mode(False)"
+        )
