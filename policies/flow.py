@@ -163,7 +163,7 @@ class FlowPolicy(nn.Module, TrainablePolicy):
 
     def student(self, kind: Literal["copy", "lora"] = "copy", *, rank: int = 8) -> TrainablePolicy:
         """Return a student that starts equal to this policy; see `TrainablePolicy.student`."""
-        from policies.student import make_student  # noqa: PLC0415 - students need this module
+        from policies.student import make_student
 
         return make_student(self, kind, rank)
 

@@ -51,7 +51,7 @@ class Normalizer(nn.Module):
             value = torch.as_tensor(getattr(scaling, name), dtype=torch.float32).flatten()
             if len(value) != len(self.names):
                 raise ValueError(
-                    f"{self.key!r} has {len(self.names)} dimensions, the {name} of its statistics {len(value)}"
+                    f"{self.key!r} has {len(self.names)} dimensions, {name} of its statistics {len(value)}"
                 )
             getattr(self, name).copy_(value)
         return self
@@ -62,7 +62,7 @@ class Normalizer(nn.Module):
         Args:
             value: in the feature's units.
             bounded: clip dimensions that hardly moved in training to their bound, so that a small deviation
-                from a constant cannot become a large input. For observations only: it does not invert.
+                from a constant cannot become a large input. For observations: it does not invert.
 
         Raises:
             ValueError: if the width is wrong, a value is not finite, or there are no statistics.

@@ -241,7 +241,7 @@ class ChunkPolicy(Policy):
         condition: Condition = None,
     ) -> Float[Tensor, "B H A"]:
         """Return one chunk per row in robot units; see `Policy.chunk`."""
-        from policies.sampler import sample_chunk  # noqa: PLC0415 - the sampler needs this module
+        from policies.sampler import sample_chunk
 
         return sample_chunk(self, request, noise=noise, condition=condition)
 

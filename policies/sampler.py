@@ -182,5 +182,5 @@ def _refuse_unsuitable_mode(policy: ChunkPolicy, hooks: Sequence[DenoiseHook]) -
     if hooks and torch.is_inference_mode_enabled():
         raise PolicyError(
             f"the sampler of policy {policy.spec.name!r} has hooks but runs under torch.inference_mode, "
-            "where gradients cannot be taken; use torch.no_grad, or wrap the call in torch.inference_mode(False)"
+            "where gradients cannot be taken; use torch.no_grad, or wrap it in torch.inference_mode(False)"
         )

@@ -1,0 +1,51 @@
+"""Policy classes by name or import path, so that a new policy edits no file of the library."""
+
+from __future__ import annotations
+
+import importlib
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from policies.policy import Policy
+
+REGISTERED: dict[str, str] = {
+    "flow": "policies.flow:FlowPolicy",
+    "template": "policies.template_policy:HoldPolicy",
+}
+"""Short name -> ``module:Class``."""
+
+
+def resolve(reference: str) -> type[Policy]:
+    """Return the policy class of a registered name or of ``module:Class``.
+
+    Args:
+        reference: such as "flow" or "my_package.my_module:MyPolicy".
+
+    Raises:
+        ValueError: if the name is unknown (near misses are named), the module lacks the class, or the class
+            is no `Policy`.
+    """
+    from policies.policy import Policy
+
+    path = REGISTERED.get(reference, reference)
+    module_name, separator, class_name = path.partition(":")
+    if not separator:
+        near = get_close_matches(reference, REGISTERED, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(REGISTERED))}."
+        raise ValueError(f"no policy is called {reference!r}; {hint} Or give module:Class")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"policy class {path!r} cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise ValueError(  # noqa: TRY004 - the caller's text is wrong, not its type
+            f"{path!r} is no subclass of policies.policy.Policy"
+        )
+    return found
+
+
+def reference_of(cls: type) -> str:
+    """Return the registered name of a class, or its ``module:Class``."""
+    path = f"{cls.__module__}:{cls.__qualname__}"
+    return next((name for name, known in REGISTERED.items() if known == path), path)
