@@ -1,0 +1,20 @@
+"""``robot-rl evaluate``: success rates on held-out seeds."""
+
+from rich.console import Console
+
+from robot_rl.cli.parsing import parse
+from robot_rl.evaluate import EvaluateConfig, evaluate
+
+
+def run(words: list[str]) -> int:
+    """Evaluate and print one line."""
+    config = parse(EvaluateConfig, words, "evaluate")
+    result = evaluate(config)
+    low, high = result.interval
+    Console().print(
+        f"{config.task}: [bold]{result.success_rate:.1%}[/] of {len(result.episodes)} episodes succeeded "
+        f"(95 % interval {low:.1%} to {high:.1%}), seeds {config.seeds.start} to {config.seeds.stop - 1}, "
+        f"{result.wall_seconds:.1f} s with {result.workers} workers",
+        highlight=False,
+    )
+    return 0

@@ -1,0 +1,225 @@
+"""Demonstrations of a task's scripted expert, recorded in parallel, the same for any number of workers."""
+
+import functools
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from data.store import EpisodeStore
+
+from data.manifest import atomic_write_text
+from data.records import Episode, EpisodeBuilder, Outcome, Source, Step
+from hardware.clock import SimulatedClock
+from robot_rl.control import INFO_KEYS
+from robot_rl.metrics import read_metrics
+from robot_rl.parallel import resolve_workers, run_tasks
+from robot_rl.progress import stage
+from robot_rl.runs import RunDirectory
+
+logger = logging.getLogger(__name__)
+
+# An expert that fails more often than this is broken, and would be tried for ever.
+LOWEST_SUCCESS_RATE = 0.1
+
+
+@dataclass(frozen=True)
+class CollectConfig:
+    """Record demonstrations of a task's scripted expert."""
+
+    out: Path
+    """folder of the run; the episode store is its sub-folder ``episodes``"""
+    task: str = "peg-insert"
+    """task name, Gymnasium id or module:Class"""
+    episodes: int = 100
+    """episodes to keep"""
+    seed: int = 0
+    """seed of the first attempt; the others follow it"""
+    keep_failures: bool = False
+    """also keep attempts in which the expert failed"""
+    workers: int = 0
+    """worker processes; 0 is one per core; what is recorded does not depend on it"""
+    resume: bool = False
+    """go on with an interrupted collection"""
+    options: Mapping[str, float] = field(default_factory=dict)
+    """options of the task's constructor"""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.episodes < 1:
+            raise ValueError(f"episodes is {self.episodes}, allowed is 1 or more")
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}, allowed is 0 or more")
+
+
+@dataclass(frozen=True)
+class CollectResult:
+    """What was recorded."""
+
+    store: Path
+    """the episode store"""
+    kept: int
+    """episodes in it"""
+    failed: int
+    """attempts in which the expert failed; dropped unless failures are kept"""
+    attempts: int
+
+
+class ExpertRunner:
+    """Runs the expert in one process; builds the environment once."""
+
+    def __init__(self, task: str, options: Mapping[str, float]) -> None:
+        import sim  # imported where the work is done
+
+        self._env = sim.make(task, **options)
+
+    def __call__(self, seed: int) -> Episode:
+        """Record one attempt; environment and expert follow from the seed alone."""
+        env: Any = self._env.unwrapped
+        observation, _ = self._env.reset(seed=seed)
+        expert = env.expert(seed)
+        clock = SimulatedClock()  # times of a simulation are simulated: equal seeds give equal episodes
+        builder = EpisodeBuilder(
+            id=episode_id(env, seed),
+            task=env.task_text,
+            seed=seed,
+            robot="simulation",
+            operator="scripted expert",
+        )
+        builder.start(observation)
+        done, info = False, {"success": False}
+        while not done:
+            intended = np.asarray(expert.act(), np.float64)
+            action = env.action_spec.clip(intended)
+            observation, reward, terminated, truncated, info = self._env.step(action)
+            step = Step(
+                action=action,
+                action_intended=intended,
+                source=Source.DEMO,
+                reward=float(reward),
+                terminated=bool(terminated),
+                truncated=bool(truncated),
+                wall_time=clock.wall(),
+                monotonic_time=clock.now(),
+            )
+            builder.append(step, observation, {k: np.asarray(float(info[k])) for k in INFO_KEYS if k in info})
+            clock.sleep_until(clock.now() + 1.0 / env.control_hz)
+            done = terminated or truncated
+        builder.metadata |= {k: v for k, v in info.items() if isinstance(v, bool | int | float)}
+        return builder.finish(Outcome.SUCCESS if info["success"] else Outcome.FAILURE)
+
+
+def episode_id(env: object, seed: int) -> str:
+    """Name of an attempt; sorts by seed."""
+    return f"{type(env).__name__.lower()}-demo-{seed:08d}"
+
+
+def collect(config: CollectConfig) -> CollectResult:
+    """Record demonstrations until ``config.episodes`` are kept.
+
+    The kept ones are the first successful seeds in order, so they depend neither on the number of workers
+    nor on interruptions.
+
+    Raises:
+        RuntimeError: if the expert nearly always fails.
+        RunError: if the folder holds something else.
+    """
+    with RunDirectory.create(config.out, config, kind="collect", resume=config.resume) as run:
+        attempts = Attempts(run.path / "attempts.jsonl", config)
+        store = EpisodeStore(run.path / "episodes")
+        with stage("Collecting demonstrations", config.episodes) as bar:
+            bar.update(attempts.kept, attempts.note)
+            while seeds := attempts.missing():
+                for episode in _record(config, seeds):
+                    _keep(episode, store, attempts, config)
+                    bar.update(attempts.kept, attempts.note)
+        result = CollectResult(run.path / "episodes", attempts.kept, attempts.failed, len(attempts))
+        run.write_json(
+            "result.json", {"kept": result.kept, "failed": result.failed, "attempts": result.attempts}
+        )
+    fate = "kept as well" if config.keep_failures else "dropped"
+    logger.info("%d demonstrations kept; %d attempts failed and were %s", result.kept, result.failed, fate)
+    return result
+
+
+class Attempts:
+    """Which seeds were tried and whether the expert succeeded, kept in a file.
+
+    Args:
+        file: one JSON line per attempt; a line cut off by a killed process is dropped.
+        config: how many episodes are wanted, and from which seed on.
+    """
+
+    def __init__(self, file: Path, config: CollectConfig) -> None:
+        self._file = file
+        self._config = config
+        self._success: dict[int, bool] = {row["seed"]: row["success"] for row in read_metrics(file)}
+        atomic_write_text(file, "".join(map(self._line, self._success)))
+
+    def __len__(self) -> int:
+        return len(self._success)
+
+    @property
+    def failed(self) -> int:
+        """Attempts in which the expert failed."""
+        return list(self._success.values()).count(False)
+
+    @property
+    def kept(self) -> int:
+        """Episodes that count."""
+        return len(self) if self._config.keep_failures else len(self) - self.failed
+
+    @property
+    def note(self) -> str:
+        """How often the expert failed, in words."""
+        return f"{self.failed} of {len(self)} attempts failed"
+
+    def add(self, seed: int, *, success: bool) -> None:
+        """Record an attempt whose episode, if it is kept, is safe on disk."""
+        self._success[seed] = success
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(self._line(seed))
+
+    def missing(self) -> list[int]:
+        """Seeds to try next: as many as would do if all of them succeeded, lowest first; empty when done.
+
+        Raises:
+            RuntimeError: if the expert nearly always fails.
+        """
+        tried = max(len(self), 1)
+        if (
+            len(self) >= 20
+            and 1 - self.failed / tried < LOWEST_SUCCESS_RATE
+            and not self._config.keep_failures
+        ):
+            raise RuntimeError(
+                f"the expert failed in {self.failed} of {tried} attempts: the task or its expert is broken"
+            )
+        seeds, wanted, seed = [], self._config.episodes, self._config.seed
+        while wanted > 0:
+            known = self._success.get(seed)
+            if known is None:
+                seeds.append(seed)
+            wanted -= known is not False or self._config.keep_failures
+            seed += 1
+        return seeds
+
+    def _line(self, seed: int) -> str:
+        return json.dumps({"seed": seed, "success": self._success[seed]}) + "\n"
+
+
+def _record(config: CollectConfig, seeds: Sequence[int]) -> Iterator[Episode]:
+    workers = resolve_workers(config.workers, len(seeds))
+    runner = functools.partial(ExpertRunner, config.task, config.options)
+    return (episode for _, episode in run_tasks(runner, seeds, workers))
+
+
+def _keep(episode: Episode, store: EpisodeStore, attempts: Attempts, config: CollectConfig) -> None:
+    assert episode.seed is not None, "attempts are made with a seed"
+    # A process killed between the two writes leaves an episode whose attempt is unknown: it is tried again.
+    if (episode.success or config.keep_failures) and episode.id not in store.ids():
+        store.write(episode)
+    attempts.add(episode.seed, success=episode.success)

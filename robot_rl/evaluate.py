@@ -1,0 +1,297 @@
+"""Success rates on held-out seeds, seed by seed the same for any number of worker processes.
+
+Seeds are cut into waves of one fixed size. A wave runs as one batch, the last one filled up with further
+seeds whose episodes are thrown away, so every network call has the same shape and every sum the same order
+wherever it runs.
+"""
+
+import dataclasses
+import functools
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data.config import to_dict
+from data.manifest import atomic_write_json
+from robot_rl.parallel import resolve_workers, run_tasks
+from robot_rl.progress import stage
+from robot_rl.provenance import config_hash, git_revision, versions
+from robot_rl.statistics import wilson_interval
+
+if TYPE_CHECKING:
+    from data.records import Episode
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Measure the success rate of a policy, alone or refined, on a range of seeds."""
+
+    policy: Path
+    """folder of the base policy"""
+    refiner: Path | None = None
+    """folder of what refines it; none measures the base alone"""
+    task: str = "peg-insert"
+    """task name, Gymnasium id or module:Class"""
+    episodes: int = 200
+    """number of episodes, one per seed"""
+    seed: int = 1000
+    """seed of the first episode; the others follow it"""
+    workers: int = 0
+    """worker processes; 0 is one per core; outcomes do not depend on it"""
+    batch: int = 8
+    """episodes that run as one batch; outcomes can depend on it in the last bits"""
+    gain: float = 1.0
+    """share of the correction that is applied, 0 to 1"""
+    device: str = "cpu"
+    """torch device of the networks"""
+    json: Path | None = None
+    """file for the result"""
+    record: tuple[int, ...] = ()
+    """seeds whose whole episodes are kept"""
+    record_to: Path | None = None
+    """episode store for them"""
+    options: Mapping[str, float] = field(default_factory=dict)
+    """options of the task's constructor"""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("episodes", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, allowed is 1 or more")
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}, allowed is 0 or more")
+        if not 0.0 <= self.gain <= 1.0:
+            raise ValueError(f"gain is {self.gain}, allowed is 0 to 1")
+        outside = [seed for seed in self.record if seed not in self.seeds]
+        if outside:
+            raise ValueError(
+                f"record names seeds {outside}, allowed are {self.seeds.start} to {self.seeds.stop - 1}"
+            )
+        if self.record and self.record_to is None:
+            raise ValueError("record names seeds but record_to no folder: give --record-to")
+
+    @property
+    def seeds(self) -> range:
+        """The seeds that count."""
+        return range(self.seed, self.seed + self.episodes)
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """Outcome of one seed."""
+
+    seed: int
+    success: bool
+    steps: int
+    """control steps until the episode ended"""
+    facts: Mapping[str, float] = field(default_factory=dict)
+    """the task's diagnostics at the end, and the largest contact force in N where it is measured"""
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values: seed, success, steps and the facts side by side."""
+        return {"seed": self.seed, "success": self.success, "steps": self.steps, **self.facts}
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """What :func:`evaluate` found."""
+
+    episodes: tuple[EpisodeResult, ...]
+    """in the order of the seeds"""
+    base_hash: str
+    """of the policy, before and after"""
+    wall_seconds: float
+    workers: int
+    config: Mapping[str, Any]
+
+    @property
+    def success_rate(self) -> float:
+        """Share of successful episodes."""
+        return sum(self.outcomes) / len(self.episodes)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % Wilson interval of the success rate."""
+        return wilson_interval(sum(self.outcomes), len(self.episodes))
+
+    @property
+    def outcomes(self) -> list[bool]:
+        """Success per seed."""
+        return [episode.success for episode in self.episodes]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, the shape of ``evaluate --json``."""
+        steps = [episode.steps for episode in self.episodes]
+        solved = [episode.steps for episode in self.episodes if episode.success]
+        return {
+            "success_rate": self.success_rate,
+            "interval": list(self.interval),
+            "episodes": [episode.to_json() for episode in self.episodes],
+            "median_steps_to_success": statistics.median(solved) if solved else None,
+            "timing": {
+                "wall_seconds": self.wall_seconds,
+                "env_steps": sum(steps),
+                "steps_per_second": sum(steps) / self.wall_seconds,
+                "workers": self.workers,
+            },
+            "base_hash": self.base_hash,
+            "config": dict(self.config),
+            "config_hash": config_hash(self.config),
+            "versions": versions(),
+            "git_revision": git_revision(),
+        }
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Seeds that run as one batch."""
+
+    seeds: tuple[int, ...]
+    kept: int
+    """how many of them count, from the first; the rest fills the batch up"""
+    record: frozenset[int]
+    """seeds whose episodes come back whole"""
+
+
+@dataclass(frozen=True)
+class WaveResult:
+    """What a worker hands back."""
+
+    results: tuple[EpisodeResult, ...]
+    recorded: tuple["Episode", ...]
+    base_hash: str
+
+
+def evaluate(config: EvaluateConfig) -> EvaluationResult:
+    """Run every seed once and count successes, judged by the simulator's true state.
+
+    Args:
+        config: what to evaluate. Its ``json`` file and recorded episodes are written.
+
+    Returns:
+        the outcome per seed.
+
+    Raises:
+        RuntimeError: if the base policy's weights changed while it ran.
+    """
+    waves = list(split_waves(config))
+    workers = resolve_workers(config.workers, len(waves))
+    started = time.monotonic()
+    found: dict[int, WaveResult] = {}
+    name = "Evaluating " + ("the refined policy" if config.refiner else "the base")
+    with stage(name, config.episodes) as bar:
+        for index, result in run_tasks(functools.partial(WaveRunner, config), waves, workers):
+            found[index] = result
+            done = [episode.success for wave in found.values() for episode in wave.results]
+            bar.update(len(done), f"{sum(done)} of {len(done)} succeeded")
+    ordered = [found[index] for index in range(len(waves))]
+    result = EvaluationResult(
+        episodes=tuple(episode for wave in ordered for episode in wave.results),
+        base_hash=_one_hash(ordered),
+        wall_seconds=time.monotonic() - started,
+        workers=workers,
+        config=to_dict(config),
+    )
+    _keep(config, result, [episode for wave in ordered for episode in wave.recorded])
+    return result
+
+
+def split_waves(config: EvaluateConfig) -> Iterator[Wave]:
+    """Cut the seeds into waves of ``config.batch``."""
+    for first in range(config.seed, config.seeds.stop, config.batch):
+        seeds = tuple(range(first, first + config.batch))
+        kept = min(config.batch, config.seeds.stop - first)
+        yield Wave(seeds, kept, frozenset(config.record) & frozenset(seeds[:kept]))
+
+
+def record_episodes(config: EvaluateConfig, seeds: Sequence[int]) -> list["Episode"]:
+    """Run the waves of an evaluation that hold some seeds once more and hand the whole episodes back.
+
+    An evaluation is deterministic, so these are the episodes it counted, at a fraction of the memory of keeping
+    all of them.
+
+    Args:
+        config: the evaluation.
+        seeds: which episodes; all within ``config.seeds``.
+
+    Returns:
+        the episodes in the order of ``seeds``.
+    """
+    chosen = dataclasses.replace(config, record=tuple(seeds), record_to=config.record_to or Path())
+    waves = [wave for wave in split_waves(chosen) if wave.record]
+    workers = resolve_workers(config.workers, len(waves))
+    found: dict[int | None, Episode] = {}
+    with stage("Recording episodes", len(waves)) as bar:
+        for _, result in run_tasks(functools.partial(WaveRunner, chosen), waves, workers):
+            found |= {episode.seed: episode for episode in result.recorded}
+            bar.advance()
+    return [found[seed] for seed in seeds]
+
+
+class WaveRunner:
+    """Runs waves in one process; loads policy, refiner and environments once."""
+
+    def __init__(self, config: EvaluateConfig) -> None:
+        from policies.checkpoint import load
+
+        import sim  # imported where the work is done: sim and policies cost seconds
+        from robot_rl.refiner import load_refiner
+
+        self._gain = config.gain
+        self._policy = load(config.policy, device=config.device)
+        self._refiner = None if config.refiner is None else load_refiner(config.refiner, device=config.device)
+        self._envs = [sim.make(config.task, **config.options) for _ in range(config.batch)]
+
+    def __call__(self, wave: Wave) -> WaveResult:
+        """Run one wave."""
+        from robot_rl.control import run_wave
+        from robot_rl.threads import one_torch_thread
+
+        before = self._policy.hash()
+        with one_torch_thread():
+            episodes = run_wave(self._envs, wave.seeds, self._policy, self._refiner, gain=self._gain)
+        if self._policy.hash() != before:
+            raise RuntimeError("the base policy's weights changed during evaluation; the result is void")
+        kept = episodes[: wave.kept]
+        return WaveResult(
+            results=tuple(summarise(episode) for episode in kept),
+            recorded=tuple(episode for episode in kept if episode.seed in wave.record),
+            base_hash=before,
+        )
+
+
+def summarise(episode: "Episode") -> EpisodeResult:
+    """Outcome of a recorded episode."""
+    assert episode.seed is not None, "evaluation resets with a seed"
+    facts = {name: float(value) for name, value in episode.metadata.items() if _is_number(value)}
+    if "contact_force_n" in episode.extra:
+        facts["max_contact_force_n"] = float(episode.extra["contact_force_n"].max())
+    return EpisodeResult(episode.seed, episode.success, len(episode), facts)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _one_hash(waves: list[WaveResult]) -> str:
+    hashes = {wave.base_hash for wave in waves}
+    if len(hashes) != 1:
+        raise RuntimeError(
+            f"workers loaded different policies ({', '.join(sorted(hashes))}): the folder changed meanwhile"
+        )
+    return hashes.pop()
+
+
+def _keep(config: EvaluateConfig, result: EvaluationResult, episodes: list["Episode"]) -> None:
+    if config.json is not None:
+        config.json.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write_json(config.json, result.to_json())
+    if config.record_to is not None and episodes:
+        from data.store import EpisodeStore
+
+        store = EpisodeStore(config.record_to)
+        for episode in episodes:
+            store.write(episode)
