@@ -43,7 +43,7 @@ find_python() {
     fi
     while IFS= read -r candidate; do
         if [[ -x $candidate ]] && is_python312 "$candidate"; then
-            echo "$candidate"
+            "$candidate" -c 'import sys; print(sys.executable)' # behind a shim stands the real one
             return
         fi
     done < <(likely_pythons)

@@ -183,7 +183,7 @@ def test_changelog_has_room_for_the_next_change():
 
 
 def locked() -> dict[str, str]:
-    """Version of each package that the lock installs on Linux; a removed one has a marker that never holds."""
+    """Version of each package that the lock installs on Linux; a removed one is marked never."""
     lines = (REPOSITORY / "requirements.lock").read_text().splitlines()
     pins = [Requirement(line) for line in lines if line and line[0] not in "# "]
     linux = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
