@@ -6,19 +6,30 @@ since a record of what happened does not change; take ``array.copy()`` to work o
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data.steps import Chunk, Outcome, SegmentKind, Source, Step, frozen
+from data.builder import EpisodeBuilder
+from data.steps import (
+    ACTION_COLUMNS,
+    STEP_COLUMNS,
+    Chunk,
+    Outcome,
+    SegmentKind,
+    Source,
+    Step,
+    check_id,
+    frozen,
+)
 
 if TYPE_CHECKING:
     from enum import StrEnum
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
 __all__ = [
     "ACTION_COLUMNS",
@@ -33,42 +44,11 @@ __all__ = [
     "Step",
     "check_id",
     "equal",
+    "plain",
 ]
-
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-ACTION_COLUMNS = ("action_base", "action_policy", "action_intended", "action")
-"""Columns of shape (T, A), float64."""
-STEP_COLUMNS: Mapping[str, str] = {
-    "chunk_id": "int64",
-    "chunk_index": "int64",
-    "source": "str",
-    "segment_id": "int64",
-    "segment_kind": "str",
-    "reward": "float64",
-    "terminated": "bool",
-    "truncated": "bool",
-    "wall_time": "float64",
-    "monotonic_time": "float64",
-    "gain": "float64",
-}
-"""Columns of shape (T,) and their type."""
 
 CATEGORIES: Mapping[str, type[StrEnum]] = {"source": Source, "segment_kind": SegmentKind}
 """Columns of text and what they may hold."""
-
-
-def check_id(id_: str) -> str:
-    """Return an episode id that can safely name a folder.
-
-    Raises:
-        ValueError: The id is empty, longer than 128 characters or could leave its folder.
-    """
-    if not _ID.fullmatch(id_):
-        raise ValueError(
-            f"Episode id {id_!r} cannot name a folder; use 1 to 128 letters, digits, '.', '_' or '-', "
-            "the first a letter or digit."
-        )
-    return id_
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -102,7 +82,8 @@ class Episode:
         chunks: Plans in the order they were made.
         base_version: Hash or name of the base policy; empty without one.
         refiner_version: Hash or name of the refiner; empty without one.
-        metadata: Further facts of JSON types, such as the drawn estimate error.
+        metadata: Further facts, such as the drawn estimate error; kept as JSON types, NumPy numbers become
+            plain ones and numbers that are not finite become None.
         extra: Diagnostics per step, each (T, ...), such as the contact force.
     """
 
@@ -140,7 +121,7 @@ class Episode:
         put = object.__setattr__
         put(self, "outcome", Outcome(self.outcome))
         put(self, "chunks", tuple(self.chunks))
-        put(self, "metadata", dict(self.metadata))
+        put(self, "metadata", plain(dict(self.metadata)))
         for name in ACTION_COLUMNS:
             put(self, name, frozen(getattr(self, name), "float64"))
         for name, dtype in STEP_COLUMNS.items():
@@ -206,130 +187,6 @@ class Episode:
             )
 
 
-class EpisodeBuilder:
-    """Grows an episode step by step; every array is copied when it is given.
-
-    Args:
-        id: Name of the episode, see `check_id`.
-        task: The task in words.
-        seed: Seed of the reset; None on a real robot.
-        robot: Which robot or simulation.
-        operator: Who demonstrates or intervenes.
-        base_version: Hash or name of the base policy.
-        refiner_version: Hash or name of the refiner.
-        metadata: Further facts of JSON types; the attribute can be added to until `finish`.
-    """
-
-    def __init__(
-        self,
-        *,
-        id: str,  # noqa: A002 - the name of the field
-        task: str,
-        seed: int | None = None,
-        robot: str = "",
-        operator: str = "",
-        base_version: str = "",
-        refiner_version: str = "",
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._facts: dict[str, Any] = {
-            "id": check_id(id),
-            "task": task,
-            "seed": seed,
-            "robot": robot,
-            "operator": operator,
-            "base_version": base_version,
-            "refiner_version": refiner_version,
-        }
-        self.metadata: dict[str, Any] = dict(metadata or {})
-        self._observations: dict[str, list[NDArray[Any]]] = {}
-        self._extra: dict[str, list[NDArray[Any]]] = {}
-        self._columns: dict[str, list[Any]] = {name: [] for name in (*ACTION_COLUMNS, *STEP_COLUMNS)}
-        self._chunks: list[Chunk] = []
-
-    def __len__(self) -> int:
-        """Number of steps so far."""
-        return len(self._columns["action"])
-
-    def start(self, observation: Mapping[str, ArrayLike]) -> None:
-        """Take the observation of the reset.
-
-        Raises:
-            RuntimeError: The episode was started already.
-            ValueError: The observation is empty.
-        """
-        if self._observations:
-            raise RuntimeError(f"Episode {self._facts['id']} was started already; build a new one.")
-        if not observation:
-            raise ValueError("The first observation is empty; an episode needs at least one key.")
-        self._observations = {key: [np.array(value)] for key, value in observation.items()}
-
-    def append(
-        self,
-        step: Step,
-        next_observation: Mapping[str, ArrayLike],
-        extra: Mapping[str, ArrayLike] | None = None,
-    ) -> None:
-        """Add one step and what was observed after it.
-
-        Args:
-            step: What was done.
-            next_observation: The same keys as at `start`, also on the last step.
-            extra: Diagnostics of this step; the same keys at every step.
-
-        Raises:
-            RuntimeError: `start` was not called.
-            ValueError: A key came or went, or an action has another length than the executed one.
-        """
-        if not self._observations:
-            raise RuntimeError("append before start: give the observation of the reset first.")
-        self._same_keys("observation", self._observations, next_observation)
-        given = dict(extra or {})
-        if len(self) == 0:
-            self._extra = {key: [] for key in given}
-        self._same_keys("extra", self._extra, given)
-        action = np.array(step.action, np.float64)
-        rows = {name: _action_row(getattr(step, name), action, name) for name in ACTION_COLUMNS}
-        for name in STEP_COLUMNS:
-            rows[name] = getattr(step, name)
-        for name, value in rows.items():
-            self._columns[name].append(value)
-        for key, values in self._observations.items():
-            values.append(np.array(next_observation[key]))
-        for key, values in self._extra.items():
-            values.append(np.array(given[key]))
-
-    def add_chunk(self, chunk: Chunk) -> None:
-        """Add a plan; steps refer to it by its id."""
-        self._chunks.append(chunk)
-
-    def finish(self, outcome: Outcome | str = Outcome.UNKNOWN) -> Episode:
-        """Build the episode.
-
-        Raises:
-            ValueError: No step was taken, or the arrays of one key differ in shape.
-        """
-        if not len(self):
-            raise ValueError(f"Episode {self._facts['id']} has no steps; nothing was recorded.")
-        facts: dict[str, Any] = {
-            **self._facts,
-            **self._columns,
-            "outcome": Outcome(outcome),
-            "observations": {key: _stack(key, values) for key, values in self._observations.items()},
-            "extra": {key: _stack(key, values) for key, values in self._extra.items()},
-            "chunks": tuple(self._chunks),
-            "metadata": self.metadata,
-        }
-        return Episode(**facts)
-
-    def _same_keys(self, what: str, known: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-        if known.keys() != given.keys():
-            raise ValueError(
-                f"Episode {self._facts['id']}, step {len(self)}: {what} has keys {sorted(given)}, before "
-                f"{sorted(known)}. A missing sensor is an error, never zeros."
-            )
-
-
 def equal(a: Episode, b: Episode) -> bool:
     """Whether two episodes hold the same facts, bit for bit (NaN equals NaN)."""
     return all(_same(getattr(a, f.name), getattr(b, f.name)) for f in fields(Episode))
@@ -349,20 +206,20 @@ def _same(a: Any, b: Any) -> bool:  # noqa: ANN401 - every kind of field
     return bool(a == b)
 
 
-def _action_row(value: ArrayLike | None, action: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    row = np.full_like(action, np.nan) if value is None else np.array(value, np.float64)
-    if row.ndim != 1 or row.shape != action.shape:
-        raise ValueError(
-            f"Step {name} has shape {row.shape}; the executed action has {action.shape}, (A,) is needed."
-        )
-    return row
+def plain(value: Any) -> Any:  # noqa: ANN401 - recursive over every JSON-able value
+    """A value with JSON types only: NumPy numbers and arrays become plain ones, NaN and infinity None.
 
-
-def _stack(key: str, values: list[NDArray[Any]]) -> NDArray[Any]:
-    for step, value in enumerate(values):
-        if value.shape != values[0].shape or value.dtype != values[0].dtype:
-            raise ValueError(
-                f"{key!r} is {value.dtype}{value.shape} at row {step}, "
-                f"but {values[0].dtype}{values[0].shape} at the first."
-            )
-    return np.stack(values)
+    Raises:
+        TypeError: The value holds something that is not JSON.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    raise TypeError(f"{value!r} of type {type(value).__name__} has no place in an episode's metadata.")

@@ -1,7 +1,7 @@
 """Statistics of features, and the scaling made from them that never divides by next to nothing.
 
 A robot that stood still shows no standard deviation of 0 in a joint but one of 1e-8 to 4e-3, from encoder
-noise. Dividing by it turns the first real motion into a number in the thousands. No single threshold finds such
+noise. Dividing by it turns the first real motion into a number in the thousands. No one threshold finds such
 a dimension, since 4e-3 is much for metres and nothing for degrees; `scaling` compares with what it could be.
 """
 
@@ -129,7 +129,8 @@ class ScalingRule:
     """How features are brought to about one.
 
     Attributes:
-        mode: ``"mean_std"`` to mean 0 and deviation 1; ``"min_max"`` and ``"quantile"`` (1 % to 99 %) to [-1, 1].
+        mode: ``"mean_std"`` to mean 0 and deviation 1; ``"min_max"`` and ``"quantile"`` (1 % to 99 %) to
+            [-1, 1].
         constant: What becomes of a dimension that hardly moved: ``"refuse"`` raises; ``"clamp"`` divides by
             the least sensible scale, bounds the result and logs a warning.
         relative: A scale below this share of the reference (declared range, size of the values, scale of
@@ -259,7 +260,7 @@ def _floor(
     if limits is not None:
         return np.asarray(np.maximum(relative * (limits[1] - limits[0]) / 2, _SMALLEST))
     size = np.maximum(np.abs(stats.min), np.abs(stats.max))
-    # Where all dimensions share a unit the liveliest one tells what motion is; where they may not, the middle one.
+    # Where all dimensions share a unit the liveliest one tells what motion is, otherwise the middle one.
     neighbours = scale.max() if _one_quantity(feature) else np.median(scale)
     smallest = _RESOLUTION.get(feature.unit, _SMALLEST)
     return np.asarray(np.maximum(relative * np.maximum(size, neighbours), smallest))

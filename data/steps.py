@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,42 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import ArrayLike, NDArray
+
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+ACTION_COLUMNS = ("action_base", "action_policy", "action_intended", "action")
+"""Columns of shape (T, A), float64."""
+STEP_COLUMNS: Mapping[str, str] = {
+    "chunk_id": "int64",
+    "chunk_index": "int64",
+    "source": "<U10",
+    "segment_id": "int64",
+    "segment_kind": "<U10",
+    "reward": "float64",
+    "terminated": "bool",
+    "truncated": "bool",
+    "wall_time": "float64",
+    "monotonic_time": "float64",
+    "gain": "float64",
+}
+"""Columns of shape (T,) and their type."""
+
+
+def check_id(id_: str) -> str:
+    """Return an episode id that can safely name a folder.
+
+    Raises:
+        ValueError: The id is empty, longer than 128 characters or could leave its folder.
+    """
+    if not _ID.fullmatch(id_):
+        raise ValueError(
+            f"Episode id {id_!r} cannot name a folder; use 1 to 128 letters, digits, '.', '_' or '-', "
+            "the first a letter or digit."
+        )
+    return id_
 
 
 class Source(StrEnum):

@@ -1,0 +1,212 @@
+"""Grows an episode step by step, in memory or in pieces that are taken out while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from data.steps import ACTION_COLUMNS, STEP_COLUMNS, Chunk, Outcome, Step, check_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from data.records import Episode
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Consecutive steps of an episode.
+
+    Attributes:
+        steps: How many.
+        observations: Rows by key; the first piece holds one more than it has steps.
+        columns: Rows by column name.
+        extra: Rows by key.
+        chunks: Plans that were added.
+    """
+
+    steps: int
+    observations: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, NDArray[Any]]
+    extra: Mapping[str, NDArray[Any]]
+    chunks: tuple[Chunk, ...]
+
+
+class EpisodeBuilder:
+    """Grows an episode step by step; every array is copied when it is given.
+
+    Args:
+        id: Name of the episode, see `check_id`.
+        task: The task in words.
+        seed: Seed of the reset; None on a real robot.
+        robot: Which robot or simulation.
+        operator: Who demonstrates or intervenes.
+        base_version: Hash or name of the base policy.
+        refiner_version: Hash or name of the refiner.
+        metadata: Further facts; the attribute can be added to until `finish`.
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str,  # noqa: A002 - the name of the field
+        task: str,
+        seed: int | None = None,
+        robot: str = "",
+        operator: str = "",
+        base_version: str = "",
+        refiner_version: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.id = check_id(id)
+        self.metadata: dict[str, Any] = dict(metadata or {})
+        self._facts: dict[str, Any] = {
+            "id": id,
+            "task": task,
+            "seed": seed,
+            "robot": robot,
+            "operator": operator,
+            "base_version": base_version,
+            "refiner_version": refiner_version,
+        }
+        self._observations: dict[str, list[NDArray[Any]]] = {}
+        self._extra: dict[str, list[NDArray[Any]]] = {}
+        self._columns: dict[str, list[Any]] = {name: [] for name in (*ACTION_COLUMNS, *STEP_COLUMNS)}
+        self._chunks: list[Chunk] = []
+        self._forms: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        self._steps = 0
+        self._taken = 0
+
+    def __len__(self) -> int:
+        """Number of steps so far."""
+        return self._steps
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is known of the episode besides its steps and outcome."""
+        return {**self._facts, "metadata": self.metadata}
+
+    def start(self, observation: Mapping[str, ArrayLike]) -> None:
+        """Take the observation of the reset.
+
+        Raises:
+            RuntimeError: The episode was started already.
+            ValueError: The observation is empty.
+        """
+        if self._observations:
+            raise RuntimeError(f"Episode {self.id} was started already; build a new one.")
+        if not observation:
+            raise ValueError("The first observation is empty; an episode needs at least one key.")
+        self._observations = {key: [] for key in observation}
+        self._add("observation", self._observations, observation)
+
+    def append(
+        self,
+        step: Step,
+        next_observation: Mapping[str, ArrayLike],
+        extra: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
+        """Add one step and what was observed after it.
+
+        Args:
+            step: What was done.
+            next_observation: The same keys as at `start`, also on the last step.
+            extra: Diagnostics of this step; the same keys at every step.
+
+        Raises:
+            RuntimeError: `start` was not called.
+            ValueError: A key came or went, an array changed its shape or type, or an action has another
+                length than the executed one. Nothing of the step is kept then.
+        """
+        if not self._observations:
+            raise RuntimeError("append before start: give the observation of the reset first.")
+        given = dict(extra or {})
+        if self._steps == 0:
+            self._extra = {key: [] for key in given}
+        action = np.array(step.action, np.float64)
+        actions = {name: self._action_row(getattr(step, name), action, name) for name in ACTION_COLUMNS}
+        self._check("action", {"executed": []}, {"executed": action})
+        self._check("extra", self._extra, given)
+        self._add("observation", self._observations, next_observation)
+        self._add("extra", self._extra, given)
+        for name, row in actions.items():
+            self._columns[name].append(row)
+        for name in STEP_COLUMNS:
+            self._columns[name].append(getattr(step, name))
+        self._steps += 1
+
+    def add_chunk(self, chunk: Chunk) -> None:
+        """Add a plan; steps refer to it by its id."""
+        self._chunks.append(chunk)
+
+    def take(self) -> Piece:
+        """Take out the steps since the last call, for whoever keeps them from now on."""
+        piece = Piece(
+            steps=self._steps - self._taken,
+            observations=_stacked(self._observations),
+            columns={n: np.array(rows, STEP_COLUMNS.get(n, "float64")) for n, rows in self._columns.items()},
+            extra=_stacked(self._extra),
+            chunks=tuple(self._chunks),
+        )
+        for rows in (*self._observations.values(), *self._extra.values(), *self._columns.values()):
+            rows.clear()
+        self._chunks = []
+        self._taken = self._steps
+        return piece
+
+    def finish(self, outcome: Outcome | str = Outcome.UNKNOWN) -> Episode:
+        """Build the episode.
+
+        Raises:
+            ValueError: No step was taken.
+            RuntimeError: Steps were taken out before.
+        """
+        from data.records import Episode  # noqa: PLC0415 - records names the builder as part of its interface
+
+        if self._taken:
+            raise RuntimeError(f"{self._taken} steps of episode {self.id} were taken out before.")
+        if not self._steps:
+            raise ValueError(f"Episode {self.id} has no steps; nothing was recorded.")
+        piece = self.take()
+        parts: dict[str, Any] = {**self.facts, **piece.columns, "outcome": Outcome(outcome)}
+        parts |= {"observations": piece.observations, "extra": piece.extra, "chunks": piece.chunks}
+        return Episode(**parts)
+
+    def _add(self, what: str, rows: dict[str, list[NDArray[Any]]], given: Mapping[str, ArrayLike]) -> None:
+        self._check(what, rows, given)
+        for key, values in rows.items():
+            values.append(np.array(given[key]))
+
+    def _check(self, what: str, known: Mapping[str, Any], given: Mapping[str, ArrayLike]) -> None:
+        if known.keys() != given.keys():
+            raise ValueError(
+                f"Episode {self.id}, step {self._steps}: {what} has keys {sorted(given)}, "
+                f"before {sorted(known)}. A missing sensor is an error, never zeros."
+            )
+        for key, value in given.items():
+            array = np.asarray(value)
+            form = self._forms.setdefault(f"{what} {key!r}", (array.dtype, array.shape))
+            if form != (array.dtype, array.shape):
+                raise ValueError(
+                    f"Episode {self.id}, step {self._steps}: {what} {key!r} is {array.dtype}{array.shape}, "
+                    f"before {form[0]}{form[1]}."
+                )
+
+    def _action_row(
+        self, value: ArrayLike | None, action: NDArray[np.float64], name: str
+    ) -> NDArray[np.float64]:
+        row = np.full_like(action, np.nan) if value is None else np.array(value, np.float64)
+        if row.ndim != 1 or row.shape != action.shape:
+            raise ValueError(
+                f"Episode {self.id}, step {self._steps}: {name} has shape {row.shape}, the executed action "
+                f"{action.shape}; (A,) is needed."
+            )
+        return row
+
+
+def _stacked(rows: Mapping[str, list[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    return {key: np.stack(values) for key, values in rows.items() if values}

@@ -1,0 +1,74 @@
+"""One writer at a time; the operating system releases the lock of a process that died."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+_POLL_S = 0.01
+
+
+class FileLock:
+    """An exclusive lock on an existing file, counted, so that its holder may take it again.
+
+    Args:
+        path: The file; it is neither read nor written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle: int | None = None
+        self._depth = 0
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._depth > 0
+
+    def acquire(self, wait_s: float = 0.0) -> bool:
+        """Take the lock; waits up to `wait_s` seconds for it and says whether it was had.
+
+        Raises:
+            OSError: The file cannot be opened.
+        """
+        if self._depth == 0 and not self._lock(time.monotonic() + wait_s):
+            return False
+        self._depth += 1
+        return True
+
+    def release(self) -> None:
+        """Give back what one `acquire` took."""
+        self._depth -= 1
+        if self._depth == 0 and self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def __enter__(self) -> Self:
+        """Enter with the lock already held."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release."""
+        self.release()
+
+    def _lock(self, until: float) -> bool:
+        handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    os.close(handle)
+                    return False
+                time.sleep(_POLL_S)
+            else:
+                self._handle = handle
+                return True
