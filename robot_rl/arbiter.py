@@ -1,0 +1,76 @@
+"""Who moves the robot: one executed action from the policy's proposal, a person's command and the limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.records import Source
+
+if TYPE_CHECKING:
+    from hardware.action_spec import ActionSpec
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What the policy wants to do in one row.
+
+    Attributes:
+        action: After correction, (A,), robot units.
+        command_id: Number of the command; grows by one per control step.
+    """
+
+    action: NDArray[np.float64]
+    command_id: int
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What the robot is told, and why.
+
+    Attributes:
+        action: (A,), robot units, within the limits.
+        source: Who chose it.
+        because: Why it differs from the proposal; empty when it does not.
+        command_id: Number of the proposal it answers.
+        intended: What a person or expert meant, before limits; None if none spoke.
+    """
+
+    action: NDArray[np.float64]
+    source: Source
+    because: str
+    command_id: int
+    intended: NDArray[np.float64] | None = None
+
+
+class Arbiter(Protocol):
+    """Decides in one row what is executed."""
+
+    def resolve(self, proposal: Proposal, stamp: float) -> Executed:
+        """Answer a proposal made at monotonic time `stamp` (s).
+
+        Raises:
+            ValueError: The proposal is not finite.
+        """
+        ...
+
+
+class LimitArbiter:
+    """Executes the policy's proposal within the action's limits; nobody else speaks.
+
+    Args:
+        spec: Whose limits hold.
+    """
+
+    def __init__(self, spec: ActionSpec) -> None:
+        self._spec = spec
+
+    def resolve(self, proposal: Proposal, stamp: float) -> Executed:
+        """Answer a proposal; see `Arbiter.resolve`."""
+        del stamp
+        action = self._spec.clip(proposal.action)
+        because = "" if np.array_equal(action, proposal.action) else "limited to the action's range"
+        return Executed(action, Source.POLICY, because, proposal.command_id)

@@ -1,0 +1,1 @@
+"""Additive corrections of a frozen policy's actions."""

@@ -1,0 +1,63 @@
+"""The recent past of each row: observations and corrections, as correctors and replay read them."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+
+class History:
+    """Keeps the last `length` steps of B rows that advance together.
+
+    Before the first step the first observation repeats and corrections are zero: nothing had been corrected.
+
+    Args:
+        keys: Observation keys to keep.
+        length: Past steps to keep.
+        action_size: A.
+    """
+
+    def __init__(self, keys: Sequence[str], length: int, action_size: int) -> None:
+        self._keys = tuple(keys)
+        self._observations: deque[dict[str, NDArray[Any]]] = deque(maxlen=length + 1)
+        self._corrections: deque[NDArray[np.float64]] = deque(maxlen=max(length, 1))
+        self._action_size = action_size
+        self.length = length
+
+    def observe(self, observation: Mapping[str, NDArray[Any]]) -> None:
+        """Take the present observation, each value (B, ...)."""
+        missing = [key for key in self._keys if key not in observation]
+        if missing:
+            raise KeyError(
+                f"The corrector reads {missing}, which the robot does not give; "
+                f"it gives {sorted(observation)}."
+            )
+        self._observations.append({key: np.array(observation[key]) for key in self._keys})
+
+    def act(self, correction: NDArray[np.float64]) -> None:
+        """Take the executed minus the base action of the present step, (B, A), robot units."""
+        self._corrections.append(np.array(correction, np.float64))
+
+    def observation(self, key: str, offset: int) -> NDArray[Any]:
+        """Observation `offset` steps ago, (B, ...); the first one where the episode is younger than that."""
+        self._check(offset, 0)
+        return self._observations[max(len(self._observations) - 1 - offset, 0)][key]
+
+    def correction(self, offset: int) -> NDArray[np.float64]:
+        """Correction executed `offset` >= 1 steps ago, (B, A); zero before the first step."""
+        self._check(offset, 1)
+        if offset > len(self._corrections):
+            rows = next(iter(self._observations[-1].values())).shape[0]
+            return np.zeros((rows, self._action_size))
+        return self._corrections[-offset]
+
+    def _check(self, offset: int, least: int) -> None:
+        if not least <= offset <= max(self.length, least):
+            raise ValueError(f"History offset {offset} is not kept; {least} .. {self.length} are.")

@@ -1,0 +1,257 @@
+"""Off-policy learning of the residual: soft actor-critic on the executed action.
+
+From RLPD (arXiv 2302.02948): layer-normed critic ensemble, minimum over a random subset, no entropy term in
+the target. From ResFiT (arXiv 2509.19301): critics score a_b + residual, n-step targets, next base action as
+computed when collected. Deviations: at most one update per environment step instead of many; targets limited
+to the range that the task's reward can reach; replay of rollouts only, no demonstrations.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robot_rl.correct.inputs import base_actions
+from robot_rl.critics.ensemble import CriticEnsemble, track
+from robot_rl.learn.learner import Learner
+from robot_rl.learn.replay import Replay, Transitions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from data.records import Episode
+    from robot_rl.correct.residual import ResidualNetwork
+
+
+@dataclass(frozen=True)
+class ResidualLearnerConfig:
+    """Hyper-parameters of the residual's learner.
+
+    Attributes:
+        critics: K networks.
+        subset: Networks whose minimum makes the target.
+        width: Units of a critic's hidden layer.
+        batch: Transitions per update.
+        n_step: Rewards summed before bootstrapping.
+        gamma: Discount per control step.
+        learning_rate: Of actor, critics and temperature.
+        target_rate: Polyak share per update.
+        temperature: Weight of the entropy at the start.
+        target_entropy: Entropy that the temperature is tuned to, nats per corrected dimension.
+        actor_every: Critic updates per actor update.
+        return_range: Least and greatest discounted return of the task's reward.
+        seed: Of initial weights and sampling.
+    """
+
+    critics: int = 4
+    subset: int = 2
+    width: int = 128
+    batch: int = 256
+    n_step: int = 3
+    gamma: float = 0.98
+    learning_rate: float = 5e-4
+    target_rate: float = 0.01
+    temperature: float = 0.01
+    target_entropy: float = -1.0
+    actor_every: int = 1
+    return_range: tuple[float, float] = (0.0, 1.0)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges that matter."""
+        if not 1 <= self.subset <= self.critics:
+            raise ValueError(f"subset is {self.subset}; it must lie in 1 .. critics = {self.critics}.")
+        if not 0 < self.gamma < 1:
+            raise ValueError(f"gamma is {self.gamma}; it must lie between 0 and 1.")
+        if self.n_step < 1 or self.batch < 1 or self.actor_every < 1:
+            raise ValueError("n_step, batch and actor_every must be at least 1.")
+
+
+class ResidualLearner(Learner):
+    """Owns networks, optimisers and replay.
+
+    Args:
+        network: The residual network to train; copied.
+        config: Hyper-parameters.
+        executed_steps: Steps of a base chunk that are executed before the next.
+        capacity: Rows of the replay.
+        device: Where the networks live.
+    """
+
+    def __init__(
+        self,
+        network: ResidualNetwork,
+        config: ResidualLearnerConfig,
+        *,
+        executed_steps: int,
+        capacity: int,
+        device: str = "cpu",
+    ) -> None:
+        self.config = config
+        self._executed_steps = executed_steps
+        self._rng = np.random.default_rng(config.seed)
+        self._generator = torch.Generator(device).manual_seed(config.seed)
+        self.actor = copy.deepcopy(network).to(device)
+        inputs, actions = len(network.mean), len(network.scale)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            self.critic = CriticEnsemble(inputs, actions, config.critics, config.width).to(device)
+        self.target = copy.deepcopy(self.critic).requires_grad_(False)
+        self._log_temperature = torch.tensor(np.log(config.temperature), dtype=torch.float32, device=device)
+        self._log_temperature.requires_grad_(True)
+        self._optimisers = {
+            "actor": torch.optim.Adam(self.actor.parameters(), config.learning_rate, fused=True),
+            "critic": torch.optim.Adam(self.critic.parameters(), config.learning_rate, fused=True),
+            "temperature": torch.optim.Adam([self._log_temperature], config.learning_rate, fused=True),
+        }
+        self._free = float((network.scale > 0).sum())
+        self._replay = Replay(capacity, inputs, actions, config.n_step, config.gamma)
+        self._updates = 0
+
+    def __len__(self) -> int:
+        """Transitions in the replay."""
+        return len(self._replay)
+
+    def add(self, episodes: Sequence[Episode]) -> None:
+        """Take episodes into the replay."""
+        for episode in episodes:
+            self._replay.add(
+                self.actor.config.inputs.recorded(episode),
+                base_actions(episode, self._executed_steps),
+                episode.action,
+                episode.reward,
+                terminated=bool(episode.terminated[-1]),
+            )
+
+    def update(self, count: int) -> dict[str, float]:
+        """Do `count` updates; mean diagnostics."""
+        total: dict[str, Tensor] = {}
+        for _ in range(count):
+            batch = self._tensors(self._replay.sample(self.config.batch, self._rng))
+            found = self._update_critic(batch)
+            self._updates += 1
+            if self._updates % self.config.actor_every == 0:
+                found |= self._update_actor(batch[0], batch[1])
+            track(self.target, self.critic, self.config.target_rate)
+            for key, value in found.items():
+                total[key] = total.get(key, torch.zeros(())) + value.detach()
+        return {key: float(value) / count for key, value in total.items()}
+
+    def _tensors(self, batch: Transitions) -> tuple[Tensor, ...]:
+        """Normalised inputs and actions in action units."""
+        device, unit = self.actor.scale.device, self.actor.action_unit
+
+        def put(value: NDArray[np.float32]) -> Tensor:
+            return torch.from_numpy(value).to(device)
+
+        return (
+            self.actor.normalise(put(batch.x)),
+            put(batch.base) / unit,
+            put(batch.action) / unit,
+            self.actor.normalise(put(batch.next_x)),
+            put(batch.next_base) / unit,
+            put(batch.reward),
+            put(batch.discount),
+        )
+
+    def _draw(self, x: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
+        """Corrected action in action units, and the log-density of the correction."""
+        noise = torch.randn(base.shape, generator=self._generator, device=base.device)
+        residual, log_prob = self.actor.sample(x, base, noise)
+        return base + residual * self.actor.scale / self.actor.action_unit, log_prob
+
+    def _update_critic(self, batch: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        x, _, action, next_x, next_base, reward, discount = batch
+        with torch.no_grad():
+            next_action, _ = self._draw(next_x, next_base)
+            chosen = torch.from_numpy(self._rng.permutation(self.config.critics)[: self.config.subset])
+            value = self.target(next_x, next_action)[chosen].amin(0)
+            target = (reward + discount * value).clamp(*self.config.return_range)
+        error = self.critic(x, action) - target
+        loss = error.square().mean(1).sum()
+        self._step("critic", loss)
+        return {"critic_loss": loss, "target": target.mean()}
+
+    def _update_actor(self, x: Tensor, base: Tensor) -> dict[str, Tensor]:
+        self.critic.requires_grad_(False)
+        action, log_prob = self._draw(x, base)
+        temperature = self._log_temperature.exp()
+        loss = (temperature.detach() * log_prob - self.critic(x, action).mean(0)).mean()
+        self._step("actor", loss)
+        self.critic.requires_grad_(True)
+        gap = log_prob.detach().mean() + self.config.target_entropy * self._free
+        self._step("temperature", -self._log_temperature * gap)
+        return {"entropy": -log_prob.mean(), "temperature": temperature}
+
+    def _step(self, name: str, loss: Tensor) -> None:
+        optimiser = self._optimisers[name]
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
+        optimiser.step()
+
+    def snapshot(self) -> dict[str, Tensor]:
+        """Copies of the actor's tensors."""
+        return {key: value.detach().clone() for key, value in self.actor.state_dict().items()}
+
+    def state(self) -> dict[str, Tensor]:
+        """Networks, optimisers, random generators and the count of updates, by name."""
+        state = {"log_temperature": self._log_temperature.detach().clone()}
+        for name, module in (("actor", self.actor), ("critic", self.critic), ("target", self.target)):
+            state |= {f"{name}.{key}": value.detach().clone() for key, value in module.state_dict().items()}
+        for name, optimiser in self._optimisers.items():
+            for index, values in optimiser.state_dict()["state"].items():
+                state |= {f"optimiser.{name}.{index}.{key}": value.clone() for key, value in values.items()}
+        state["generator"] = self._generator.get_state()
+        state["numpy_generator"] = _pack(self._rng)
+        state["updates"] = torch.tensor(self._updates)
+        return state
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a saved state; see `Learner.load_state`."""
+        own = self.state()
+        missing = {key for key in own if not key.startswith("optimiser.")} - state.keys()
+        if missing:
+            raise ValueError(
+                f"The learner's state lacks {sorted(missing)[:5]}; it belongs to another configuration."
+            )
+        for name, module in (("actor", self.actor), ("critic", self.critic), ("target", self.target)):
+            module.load_state_dict(_below(state, f"{name}."))
+        for name, optimiser in self._optimisers.items():
+            saved = optimiser.state_dict()
+            entries: dict[int, dict[str, Tensor]] = {}
+            for key, value in _below(state, f"optimiser.{name}.").items():
+                index, field = key.split(".")
+                entries.setdefault(int(index), {})[field] = value.clone()
+            optimiser.load_state_dict({**saved, "state": entries})
+        with torch.no_grad():
+            self._log_temperature.copy_(state["log_temperature"])
+        self._generator.set_state(state["generator"])
+        _unpack(self._rng, state["numpy_generator"])
+        self._updates = int(state["updates"])
+
+
+def _below(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+
+
+def _pack(generator: np.random.Generator) -> Tensor:
+    """PCG64's state as eight 32-bit words each for state and increment, then the spare half word."""
+    state = generator.bit_generator.state
+    words = [(state["state"][name] >> (32 * i)) & 0xFFFFFFFF for name in ("state", "inc") for i in range(4)]
+    return torch.tensor([*words, state["has_uint32"], state["uinteger"]], dtype=torch.int64)
+
+
+def _unpack(generator: np.random.Generator, packed: Tensor) -> None:
+    words = [int(word) for word in packed]
+    whole = [sum(word << (32 * i) for i, word in enumerate(words[start : start + 4])) for start in (0, 4)]
+    state = dict(generator.bit_generator.state)
+    state["state"] = {"state": whole[0], "inc": whole[1]}
+    state["has_uint32"], state["uinteger"] = words[8], words[9]
+    generator.bit_generator.state = state

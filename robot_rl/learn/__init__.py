@@ -1,0 +1,1 @@
+"""What every learner shares: replay, the learner's contract and its process."""

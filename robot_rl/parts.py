@@ -1,0 +1,160 @@
+"""Saving and loading a refiner: a manifest and one safetensors file per part.
+
+A part is found again by ``module:Class``, so that a part of yours needs no edit here. It gives ``payload()``
+(JSON types) and ``tensors()``, and is rebuilt by ``from_payload(payload, tensors)``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+
+from safetensors.torch import load_file, save_file
+
+from data.manifest import atomic_write_json
+from policies.hashing import tensors_hash
+from robot_rl.provenance import versions
+from robot_rl.refiner import Refiner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+FORMAT = 1
+SLOTS = ("noise", "hooks", "select", "correct")
+"""Places a part can take, in the order they act."""
+
+
+@runtime_checkable
+class SavedPart(Protocol):
+    """A part that can be written and read back."""
+
+    def payload(self) -> dict[str, Any]:
+        """Configuration, JSON types only."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything else, by name."""
+        ...
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        """Rebuild what `payload` and `tensors` describe.
+
+        Raises:
+            ValueError: They do not belong together.
+        """
+        ...
+
+
+def save_refiner(folder: Path | str, refiner: Refiner, facts: Mapping[str, Any] | None = None) -> Refiner:
+    """Write a refiner; returns it with its version, the hash of all parts.
+
+    Args:
+        folder: Made if it is missing.
+        refiner: Every part must be a `SavedPart`.
+        facts: Further JSON values for the manifest.
+
+    Raises:
+        TypeError: A part cannot be saved.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    entries: list[dict[str, Any]] = []
+    everything: dict[str, Tensor] = {}
+    for slot, name, part in _parts(refiner):
+        if not isinstance(part, SavedPart):
+            raise TypeError(f"{type(part).__name__} has no payload() and tensors(), so it cannot be saved.")
+        tensors = {key: value.detach().cpu().contiguous() for key, value in part.tensors().items()}
+        file = f"{name}.safetensors"
+        partial = folder / f".{file}.partial"
+        save_file(tensors, partial)
+        partial.replace(folder / file)
+        kind = f"{type(part).__module__}:{type(part).__qualname__}"
+        entries.append({"slot": slot, "kind": kind, "file": file, "payload": part.payload()})
+        everything |= {f"{name}.{key}": value for key, value in tensors.items()}
+    version = tensors_hash(everything)
+    all_facts = {**refiner.facts, **(facts or {})}
+    manifest = {
+        "format": FORMAT,
+        "version": version,
+        "base_hash": refiner.base_hash,
+        "parts": entries,
+        "versions": versions(),
+        "facts": all_facts,
+    }
+    atomic_write_json(folder / "refiner.json", manifest)
+    return replace(refiner, version=version, facts=all_facts)
+
+
+def load_refiner(folder: Path | str) -> Refiner:
+    """Read a refiner back.
+
+    Args:
+        folder: Where `save_refiner` wrote, or a refinement's run directory.
+
+    Raises:
+        FileNotFoundError: There is none.
+        ValueError: It is of another format, was changed, or a part cannot be found.
+    """
+    folder = Path(folder)
+    if not (folder / "refiner.json").exists() and (folder / "refiner" / "refiner.json").exists():
+        folder = folder / "refiner"
+    file = folder / "refiner.json"
+    if not file.exists():
+        raise FileNotFoundError(
+            f"{folder} holds no refiner (no refiner.json); give what `robot-rl refine` wrote."
+        )
+    manifest = json.loads(file.read_text(encoding="utf-8"))
+    if manifest.get("format") != FORMAT:
+        raise ValueError(f"{file} has format {manifest.get('format')}; this version reads {FORMAT}.")
+    slots: dict[str, Any] = {}
+    hooks: list[Any] = []
+    everything: dict[str, Tensor] = {}
+    for entry in manifest["parts"]:
+        tensors = load_file(folder / entry["file"])
+        part = _find(entry["kind"]).from_payload(entry["payload"], tensors)
+        everything |= {f"{entry['file'].removesuffix('.safetensors')}.{k}": v for k, v in tensors.items()}
+        if entry["slot"] == "hooks":
+            hooks.append(part)
+        else:
+            slots[entry["slot"]] = part
+    if tensors_hash(everything) != manifest["version"]:
+        raise ValueError(
+            f"The tensors in {folder} are not those of its manifest; the refiner was changed or damaged."
+        )
+    return Refiner(
+        **slots,
+        hooks=tuple(hooks),
+        base_hash=manifest["base_hash"],
+        version=manifest["version"],
+        facts=manifest["facts"],
+    )
+
+
+def _parts(refiner: Refiner) -> list[tuple[str, str, object]]:
+    found: list[tuple[str, str, object]] = []
+    for slot in SLOTS:
+        value = getattr(refiner, slot)
+        if slot == "hooks":
+            found += [(slot, f"hook{index}", hook) for index, hook in enumerate(value)]
+        elif value is not None:
+            found.append((slot, slot, value))
+    return found
+
+
+def _find(kind: str) -> type[SavedPart]:
+    module, _, name = kind.partition(":")
+    try:
+        part = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"The refiner's part {kind!r} cannot be imported: {error}. Install what provides it."
+        ) from error
+    if not (isinstance(part, type) and issubclass(part, SavedPart)):
+        raise TypeError(f"{kind!r} is no refiner part: it lacks payload, tensors or from_payload.")
+    return part

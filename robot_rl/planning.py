@@ -1,0 +1,94 @@
+"""One planning step for B rows: noise, denoising with hooks, selection. Where torch enters the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from policies.noise import draw_noise
+from policies.policy import require_chunk_policy
+from policies.request import ChunkRequest
+from policies.sampler import sample_chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from policies.policy import Policy
+    from robot_rl.refiner import Refiner
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Base chunks (B, H, A) in robot units, the noise they came from, and what they were selected from."""
+
+    chunk: NDArray[np.float32]
+    noise: NDArray[np.float32] | None
+    candidates: NDArray[np.float32] | None = None
+    index: NDArray[np.int64] | None = None
+
+
+@torch.no_grad()
+def plan_chunks(
+    policy: Policy,
+    refiner: Refiner,
+    *,
+    past: Sequence[Mapping[str, NDArray[Any]]],
+    tasks: Sequence[str],
+    generators: Sequence[np.random.Generator],
+    previous: NDArray[np.float32] | None,
+    consumed: int,
+    delay: int,
+    episode_ids: Sequence[str],
+    deterministic: bool,
+) -> Planned:
+    """Compute a chunk for every row.
+
+    Args:
+        policy: The base.
+        refiner: Its noise policy, hooks and selector take part.
+        past: Latest observations, oldest first, each by key (B, ...); the first repeats while there are fewer
+            than the policy reads.
+        tasks: Task text per row.
+        generators: Noise generator per row; each advances by one draw if the policy takes noise.
+        previous: Base chunks in execution, (B, H, A).
+        consumed: Steps of them executed.
+        delay: Control steps until the new chunk can act.
+        episode_ids: Name per row.
+        deterministic: Whether the noise policy explores.
+    """
+    spec = policy.spec
+    rows = len(tasks)
+    window = [past[0]] * (spec.observation_steps - len(past)) + list(past)
+    observation: dict[str, Any] = {
+        key: torch.from_numpy(np.stack([frame[key] for frame in window], axis=1)) for key in spec.features
+    }
+    if spec.reads_task:
+        observation["task"] = list(tasks)
+    request = ChunkRequest(
+        observation=observation,
+        previous_chunk=None if previous is None else torch.from_numpy(previous),
+        consumed=torch.full((rows,), consumed),
+        delay=torch.full((rows,), delay),
+        episode_ids=tuple(episode_ids),
+    )
+    noise = draw_noise(spec, generators) if spec.supports.noise else None
+    if refiner.noise is not None and noise is not None:
+        noise = refiner.noise.propose(request, noise, deterministic=deterministic)
+    kept = None if noise is None else noise.numpy(force=True)
+    if refiner.select is not None:
+        if noise is None:
+            raise ValueError(f"The selector needs a policy that takes noise; {spec.name} does not.")
+        candidates = refiner.select.propose(request, policy, noise)
+        index = refiner.select.select(candidates, request)
+        chosen = candidates[torch.arange(rows), index]
+        return Planned(chosen.numpy(force=True), kept, candidates.numpy(force=True), index.numpy(force=True))
+    if refiner.hooks:
+        chunk_policy = require_chunk_policy(policy, "guidance by hooks")
+        chunk = sample_chunk(chunk_policy, request, noise=noise, hooks=refiner.hooks)
+    else:
+        chunk = policy.chunk(request, noise=noise)
+    return Planned(chunk.numpy(force=True), kept)

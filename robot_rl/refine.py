@@ -1,0 +1,300 @@
+"""Refining a frozen policy with a residual corrector: collect a wave, learn beside it, repeat."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from data.store import EpisodeStore
+from policies.checkpoint import load as load_policy
+from safetensors.torch import load_file, save_file
+
+import sim
+from robot_rl.control import ControlLoop, LoopConfig
+from robot_rl.correct.exploration import CorrelatedNoise
+from robot_rl.correct.inputs import InputConfig
+from robot_rl.correct.residual import ResidualConfig, ResidualCorrector, ResidualNetwork
+from robot_rl.correct.residual_learner import ResidualLearner, ResidualLearnerConfig
+from robot_rl.learn.process import LearnerProcess
+from robot_rl.parts import save_refiner
+from robot_rl.progress import stage
+from robot_rl.refiner import Refiner
+from robot_rl.runs import RunDirectory
+from robot_rl.threads import one_torch_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from data.records import Episode
+    from policies.policy import Policy
+    from robot_rl.progress import Stage
+    from robot_rl.runs import Checkpoint
+
+STREAM = 1
+"""Keeps refinement's noise apart from evaluation's on the same seeds."""
+TRAINING_SEEDS = 1_000_000_000
+"""Refinement's episodes use seeds from here on; evaluation seeds must stay below."""
+
+
+@dataclass(frozen=True)
+class RefineConfig:
+    """A refinement.
+
+    Attributes:
+        policy: Folder of the frozen base.
+        task: Name of the task.
+        out: Run directory to write.
+        env_steps: Most environment steps, warm-up included.
+        warmup_steps: Steps of base rollouts with random corrections before learning starts.
+        rows: Episodes collected side by side.
+        scale_fraction: Greatest correction, as a share of half the range (q99 - q01) of the base's actions.
+        updates_per_step: Updates per environment step, at most 1.
+        history_keys: Observation keys whose past is read; chosen from what the task gives when empty.
+        zeroed: Observation keys read as zeros, to measure what a sensor is worth.
+        checkpoint_rounds: Rounds between checkpoints.
+        seed: Of episodes, weights and sampling.
+        learner: Hyper-parameters of the updates.
+        task_options: Handed to the task's constructor.
+    """
+
+    policy: Path
+    out: Path
+    task: str = "peg-insert"
+    env_steps: int = 40_000
+    warmup_steps: int = 4_000
+    rows: int = 8
+    scale_fraction: float = 0.25
+    updates_per_step: float = 1.0
+    history_keys: tuple[str, ...] = ()
+    zeroed: tuple[str, ...] = ()
+    checkpoint_rounds: int = 8
+    seed: int = 0
+    learner: ResidualLearnerConfig = field(default_factory=ResidualLearnerConfig)
+    task_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if not 0 < self.updates_per_step <= 1:
+            raise ValueError(f"updates_per_step is {self.updates_per_step}; it must lie in (0, 1].")
+        if self.warmup_steps >= self.env_steps:
+            raise ValueError(f"warmup_steps {self.warmup_steps} must be below env_steps {self.env_steps}.")
+        if not 0 < self.scale_fraction <= 1:
+            raise ValueError(f"scale_fraction is {self.scale_fraction}; it must lie in (0, 1].")
+        if self.rows < 1 or self.checkpoint_rounds < 1 or self.seed < 0:
+            raise ValueError("rows and checkpoint_rounds must be at least 1, seed at least 0.")
+
+
+@dataclass
+class _Progress:
+    """Where the run stands; everything a checkpoint needs besides tensors."""
+
+    wave: int = 0
+    env_steps: int = 0
+    given: list[str] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)
+    pending_steps: int = 0
+
+
+def refine(config: RefineConfig, *, resume: bool = False) -> Path:
+    """Refine a policy; the base's weights do not change.
+
+    Args:
+        config: What to refine and how.
+        resume: Go on from the run's last checkpoint.
+
+    Returns:
+        The run directory; its folder `refiner` is what `--refiner` loads.
+
+    Raises:
+        RuntimeError: The base's hash changed during the run.
+    """
+    with RunDirectory.create(config.out, config, kind="refine", resume=resume) as run, one_torch_thread():
+        return Refinement(config, run).run()
+
+
+class Refinement:
+    """One refinement in its run directory."""
+
+    def __init__(self, config: RefineConfig, run: RunDirectory) -> None:
+        self.config, self._run = config, run
+        self.policy: Policy = load_policy(config.policy)
+        self._base_hash = self.policy.hash()
+        self._envs = [sim.make(config.task, **config.task_options) for _ in range(config.rows)]
+        self._store = EpisodeStore(run.path / "episodes")
+        self._steps_limit = config.rows * int(self._envs[0].unwrapped.max_steps)  # type: ignore[attr-defined]
+        self._network: ResidualNetwork | None = None
+        self._started = time.monotonic()
+
+    def run(self) -> Path:
+        """Warm up, refine, save; see `refine`."""
+        if (self._run.path / "result.json").exists():
+            return self._run.path
+        with stage("Refining", self.config.env_steps) as reporter:
+            checkpoint = self._run.resumed
+            at = _Progress(**checkpoint.manifest["progress"]) if checkpoint else _Progress()
+            self._drop_unknown({*at.given, *at.pending})
+            network, state = self._restore(checkpoint) if checkpoint else (self._warm_up(at, reporter), None)
+            factory = functools.partial(
+                ResidualLearner,
+                network,
+                replace(self.config.learner, seed=self.config.seed),
+                executed_steps=self.policy.spec.executed_steps,
+                capacity=2 * self.config.env_steps + self._steps_limit,
+            )
+            with LearnerProcess(factory, self._store.path, episodes=at.given, state=state) as learner:
+                self._rounds(learner, network, at, reporter)
+        return self._finish(network, at)
+
+    def _wave(self, refiner: Refiner, at: _Progress, reporter: Stage) -> list[Episode]:
+        """Collect and store one wave of episodes."""
+        config = self.config
+        first = TRAINING_SEEDS + config.seed * 1_000_000 + at.wave * config.rows
+        loop = ControlLoop(self._envs, self.policy, refiner, LoopConfig(deterministic=False, stream=STREAM))
+        episodes = loop.run(range(first, first + config.rows), on_step=reporter.advance)
+        for episode in episodes:
+            self._store.write(episode)
+        at.wave += 1
+        at.env_steps += sum(map(len, episodes))
+        at.pending += [episode.id for episode in episodes]
+        at.pending_steps += sum(map(len, episodes))
+        return episodes
+
+    def _warm_up(self, at: _Progress, reporter: Stage) -> ResidualNetwork:
+        """Roll out the base with random corrections and build the network from what was seen."""
+        limits = self.policy.spec.action_spec
+        probe = Refiner()
+        episodes: list[Episode] = []
+        scale = np.zeros(limits.size)
+        while at.env_steps < self.config.warmup_steps:
+            episodes += self._wave(probe, at, reporter)
+            if not scale.any():
+                scale = self._scale(episodes)
+                probe = Refiner(correct=CorrelatedNoise(scale))
+            self._log(at, episodes[-self.config.rows :], {})
+        return self._build(episodes, scale)
+
+    def _scale(self, episodes: Sequence[Episode]) -> NDArray[np.float64]:
+        """Greatest correction per dimension: a share of half the base's action range."""
+        actions = np.concatenate([episode.action_base for episode in episodes])
+        low, high = np.quantile(actions, [0.01, 0.99], axis=0)
+        scale = np.asarray(self.config.scale_fraction * (high - low) / 2)
+        for group in self.policy.spec.action_spec.groups:
+            if group.kind == "gripper":
+                scale[self.policy.spec.action_spec.slice(group.name)] = 0.0
+        return scale
+
+    def _build(self, episodes: Sequence[Episode], scale: NDArray[np.float64]) -> ResidualNetwork:
+        features = self._envs[0].unwrapped.features  # type: ignore[attr-defined] # the task contract
+        keys = tuple(key for key in features if not key.startswith("observation.images."))
+        wanted = ("observation.environment_state", "observation.wrench")
+        inputs = InputConfig(
+            keys=keys,
+            history_keys=self.config.history_keys or tuple(key for key in wanted if key in features),
+            zeroed=self.config.zeroed,
+        )
+        x = np.concatenate([inputs.recorded(episode) for episode in episodes]).astype(np.float64)
+        std = x.std(0)
+        # A dimension that hardly moved in the warm-up must not explode when it first does.
+        floor = np.maximum(1e-3 * np.abs(x).max(0), 1e-6)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed)
+            return ResidualNetwork(
+                ResidualConfig(inputs), x.mean(0), np.maximum(std, floor), scale, 2 * scale + 1e-6
+            )
+
+    def _rounds(
+        self, learner: LearnerProcess, network: ResidualNetwork, at: _Progress, reporter: Stage
+    ) -> None:
+        """Each round learns from the last wave while the next is collected with the weights before it."""
+        config, rounds = self.config, 0
+        refiner = Refiner(correct=ResidualCorrector(network), base_hash=self._base_hash)
+        while True:
+            more = at.env_steps + self._steps_limit <= config.env_steps
+            save = (rounds + 1) % config.checkpoint_rounds == 0
+            given = at.pending
+            learner.begin(
+                given, round(at.pending_steps * config.updates_per_step), with_state=save or not more
+            )
+            at.given, at.pending, at.pending_steps = at.given + given, [], 0
+            episodes = self._wave(refiner, at, reporter) if more else []
+            found = learner.collect()
+            network.load_state_dict(found.weights)
+            rounds += 1
+            if episodes:
+                self._log(at, episodes, found.metrics)
+            if save and more:
+                self._checkpoint(network, found.state, at)
+            if not more:
+                return
+
+    def _log(self, at: _Progress, episodes: Sequence[Episode], metrics: Mapping[str, float]) -> None:
+        residual = np.concatenate(
+            [e.extra["residual"] for e in episodes if "residual" in e.extra] or [np.zeros((1, 1))]
+        )
+        self._run.log(
+            at.env_steps,
+            {
+                "episodes": at.wave * self.config.rows,
+                "success": float(np.mean([episode.success for episode in episodes])),
+                "residual_rms": float(np.sqrt(np.mean(residual**2))),
+                "residual_saturated": float(np.mean(np.abs(residual) > 0.95)),
+                "seconds": time.monotonic() - self._started,
+                **metrics,
+            },
+        )
+
+    def _checkpoint(self, network: ResidualNetwork, state: Mapping[str, Tensor], at: _Progress) -> None:
+        saved = self._run.checkpoint(
+            at.env_steps,
+            base_hash=self._base_hash,
+            progress=vars(at),
+            network=ResidualCorrector(network).payload(),
+        )
+        with saved as folder:
+            save_file(dict(state), folder / "learner.safetensors")
+            save_file(
+                {key: value.clone() for key, value in network.state_dict().items()},
+                folder / "actor.safetensors",
+            )
+
+    def _restore(self, checkpoint: Checkpoint) -> tuple[ResidualNetwork, dict[str, Tensor]]:
+        tensors = load_file(checkpoint.path / "actor.safetensors")
+        corrector = ResidualCorrector.from_payload(checkpoint.manifest["network"], tensors)
+        return corrector.network, load_file(checkpoint.path / "learner.safetensors")
+
+    def _drop_unknown(self, known: set[str]) -> None:
+        """Remove episodes recorded after the checkpoint; they will be collected again."""
+        for name in self._store.ids():
+            if name not in known:
+                self._store.discard(name)
+
+    def _finish(self, network: ResidualNetwork, at: _Progress) -> Path:
+        after = self.policy.hash()
+        if after != self._base_hash:
+            raise RuntimeError(
+                f"The base changed during refinement: {self._base_hash} before, {after} after."
+            )
+        refiner = Refiner(correct=ResidualCorrector(network), base_hash=self._base_hash)
+        facts = {"task": self.config.task, "env_steps": at.env_steps, "policy": str(self.config.policy)}
+        saved = save_refiner(self._run.path / "refiner", refiner, facts)
+        self._run.write_json(
+            "result.json",
+            {
+                "env_steps": at.env_steps,
+                "episodes": at.wave * self.config.rows,
+                "wall_seconds": time.monotonic() - self._started,
+                "base_hash_before": self._base_hash,
+                "base_hash_after": after,
+                "refiner_version": saved.version,
+            },
+        )
+        return self._run.path
