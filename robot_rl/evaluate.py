@@ -238,7 +238,7 @@ class WaveRunner:
         from policies.checkpoint import load
 
         import sim  # imported where the work is done: sim and policies cost seconds
-        from robot_rl.refiner import load_refiner
+        from robot_rl.parts import load_refiner
 
         self._gain = config.gain
         self._policy = load(config.policy, device=config.device)

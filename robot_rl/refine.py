@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from data.store import EpisodeStore
-from policies.checkpoint import load as load_policy
 from safetensors.torch import load_file, save_file
 
 import sim
+from data.store import EpisodeStore
+from policies.checkpoint import load as load_policy
 from robot_rl.control import ControlLoop, LoopConfig
 from robot_rl.correct.exploration import CorrelatedNoise
 from robot_rl.correct.inputs import InputConfig
@@ -186,7 +186,8 @@ class Refinement:
         """Greatest correction per dimension: a share of half the base's action range."""
         actions = np.concatenate([episode.action_base for episode in episodes])
         low, high = np.quantile(actions, [0.01, 0.99], axis=0)
-        scale = np.asarray(self.config.scale_fraction * (high - low) / 2)
+        scale: NDArray[np.float64]
+        scale = np.multiply(self.config.scale_fraction / 2, high - low)
         for group in self.policy.spec.action_spec.groups:
             if group.kind == "gripper":
                 scale[self.policy.spec.action_spec.slice(group.name)] = 0.0

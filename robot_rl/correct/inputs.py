@@ -108,13 +108,14 @@ def base_actions(episode: Episode, executed_steps: int) -> NDArray[np.float32]:
     Raises:
         ValueError: A step has no base action, or a truncated episode has no plan for its last observation.
     """
-    base = np.asarray(episode.action_base, np.float32)
+    base = episode.action_base.astype(np.float32)
     if np.isnan(base).any():
         raise ValueError(f"Episode {episode.id} has steps without a base action.")
     after = np.zeros((1, base.shape[1]), np.float32)  # never read: nothing follows a terminal step
     if not episode.terminated[-1]:
         after = _planned_after(episode, executed_steps)[None].astype(np.float32)
-    return np.concatenate([base, after])
+    joined: NDArray[np.float32] = np.concatenate([base, after])
+    return joined
 
 
 def _planned_after(episode: Episode, executed_steps: int) -> NDArray[Any]:

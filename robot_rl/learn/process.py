@@ -1,7 +1,7 @@
 """A learner in a process of its own, so that collection and learning use a core each.
 
 The two sides speak in rounds over a pipe: episode ids and counts as JSON one way, weights as safetensors the
-other. Episodes themselves go through the episode store, which also is what a resumed run starts from. Each
+other. Episodes themselves go through the episode store, which a resumed run also starts from. Each
 round is a fixed amount of work on fixed episodes, so the outcome does not depend on how fast either side runs.
 """
 
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from data.store import EpisodeStore
 from safetensors.torch import load, save
 from torch import Tensor
+
+from data.store import EpisodeStore
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -43,7 +43,7 @@ def n_step(
         terminated: Whether the last step ended the task; a time limit does not (its target bootstraps).
 
     Returns:
-        Sum of gamma^j r_{t+j}, (T,); row t + n of the observation to bootstrap from, (T,); gamma^n or 0, (T,).
+        Sum of gamma^j r_{t+j}; row t + n of the observation to bootstrap from; gamma^n or 0. Each (T,).
     """
     length = len(reward)
     returns = np.zeros(length)
