@@ -35,7 +35,8 @@ DISC_DAMPING = 1.5
 DISC_FRICTION = 0.15
 
 _CAMERA_FOVY_DEG = 45.0
-_BEHIND, _BEHIND_AT_LEAST, _ASIDE_AT_MOST = 0.05, 0.03, 0.012
+_BEHIND, _BEHIND_AT_LEAST, _ASIDE_AT_MOST = 0.048, 0.03, 0.009
+_CLEAR_OF_DISC = 0.055
 
 
 def planar_model(
@@ -110,7 +111,7 @@ def goal_mark(position: tuple[float, float], radius: float) -> str:
 def get_behind_and_push(
     pusher: NDArray[np.float64], obj: NDArray[np.float64], target: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The scripted rule of both planar experts: go behind the disc as seen from the target, then push along.
+    """The scripted rule of both planar experts: walk round to the far side of the disc, then push it along.
 
     Args:
         pusher: (2,) pusher centre, metres.
@@ -120,14 +121,16 @@ def get_behind_and_push(
     Returns:
         (2,) servo target relative to the pusher, metres, each within +-`MAX_OFFSET`.
     """
-    direction = (target - obj) / max(float(np.linalg.norm(target - obj)), 1e-6)
-    relative = pusher - obj
-    along = float(relative @ direction)
-    aside = relative - along * direction
-    if along < -_BEHIND_AT_LEAST and float(np.linalg.norm(aside)) < _ASIDE_AT_MOST:
-        offset = MAX_OFFSET * direction - aside
+    forward = (target - obj) / max(float(np.linalg.norm(target - obj)), 1e-6)
+    left = np.array([-forward[1], forward[0]])
+    along, aside = float((pusher - obj) @ forward), float((pusher - obj) @ left)
+    side = 1.0 if aside >= 0.0 else -1.0
+    if along < -_BEHIND_AT_LEAST and abs(aside) < _ASIDE_AT_MOST:
+        offset = MAX_OFFSET * forward - aside * left
+    elif along < -_BEHIND_AT_LEAST:
+        offset = obj - _BEHIND * forward - pusher
     else:
-        offset = obj - _BEHIND * direction - pusher
+        offset = (side * _CLEAR_OF_DISC - aside) * left - MAX_OFFSET * forward
     return np.clip(offset, -MAX_OFFSET, MAX_OFFSET)
 
 
