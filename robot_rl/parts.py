@@ -91,11 +91,12 @@ def save_refiner(folder: Path | str, refiner: Refiner, facts: Mapping[str, Any] 
     return replace(refiner, version=version, facts=all_facts)
 
 
-def load_refiner(folder: Path | str) -> Refiner:
+def load_refiner(folder: Path | str, *, device: str = "cpu") -> Refiner:
     """Read a refiner back.
 
     Args:
         folder: Where `save_refiner` wrote, or a refinement's run directory.
+        device: Where its networks run.
 
     Raises:
         FileNotFoundError: There is none.
@@ -116,7 +117,7 @@ def load_refiner(folder: Path | str) -> Refiner:
     hooks: list[Any] = []
     everything: dict[str, Tensor] = {}
     for entry in manifest["parts"]:
-        tensors = load_file(folder / entry["file"])
+        tensors = load_file(folder / entry["file"], device=device)
         part = _find(entry["kind"]).from_payload(entry["payload"], tensors)
         everything |= {f"{entry['file'].removesuffix('.safetensors')}.{k}": v for k, v in tensors.items()}
         if entry["slot"] == "hooks":

@@ -274,7 +274,7 @@ class Refinement:
 
     def _drop_unknown(self, known: set[str]) -> None:
         """Remove episodes recorded after the checkpoint; they will be collected again."""
-        for name in self._store.ids():
+        for name in self._store.ids() if self._store.exists else ():
             if name not in known:
                 self._store.discard(name)
 

@@ -29,6 +29,7 @@ class History:
         self._observations: deque[dict[str, NDArray[Any]]] = deque(maxlen=length + 1)
         self._corrections: deque[NDArray[np.float64]] = deque(maxlen=max(length, 1))
         self._action_size = action_size
+        self._rows = 0
         self.length = length
 
     def observe(self, observation: Mapping[str, NDArray[Any]]) -> None:
@@ -39,6 +40,7 @@ class History:
                 f"The corrector reads {missing}, which the robot does not give; "
                 f"it gives {sorted(observation)}."
             )
+        self._rows = len(next(iter(observation.values())))
         self._observations.append({key: np.array(observation[key]) for key in self._keys})
 
     def act(self, correction: NDArray[np.float64]) -> None:
@@ -54,8 +56,7 @@ class History:
         """Correction executed `offset` >= 1 steps ago, (B, A); zero before the first step."""
         self._check(offset, 1)
         if offset > len(self._corrections):
-            rows = next(iter(self._observations[-1].values())).shape[0]
-            return np.zeros((rows, self._action_size))
+            return np.zeros((self._rows, self._action_size))
         return self._corrections[-offset]
 
     def _check(self, offset: int, least: int) -> None:

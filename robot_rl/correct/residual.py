@@ -155,7 +155,7 @@ class ResidualCorrector(Corrector):
     def from_payload(cls, payload: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
         """Rebuild a saved corrector."""
         config = configuration.from_dict(ResidualConfig, payload)
-        fixed = [tensors[name] for name in ("mean", "std", "scale", "action_unit")]
-        network = ResidualNetwork(config, *fixed)
+        fixed = [tensors[name].cpu() for name in ("mean", "std", "scale", "action_unit")]
+        network = ResidualNetwork(config, *fixed).to(tensors["scale"].device)
         network.load_state_dict(dict(tensors))
         return cls(network.eval())

@@ -87,7 +87,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
     def line(cells: Sequence[str], tag: str) -> str:
         kinds = ["", *[' class="figure"'] * (len(cells) - 1)]
-        return "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, cells, strict=True))
+        return "".join(
+            f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, cells, strict=True)
+        )
 
     body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
     return f"<table><tr>{line(header, 'th')}</tr>{body}</table>"
@@ -95,7 +97,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def figure(html: str, caption: str = "") -> str:
     """A figure with a caption in plain text."""
-    return f"<figure>{html}" + (f"<figcaption>{escape(caption)}</figcaption>" if caption else "") + "</figure>"
+    return (
+        f"<figure>{html}" + (f"<figcaption>{escape(caption)}</figcaption>" if caption else "") + "</figure>"
+    )
 
 
 def video(content: bytes, media_type: str, left: str, right: str) -> str:

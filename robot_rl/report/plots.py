@@ -83,7 +83,9 @@ def rates(values: Sequence[Rate]) -> str:
         axes.plot([low, high], [row, row], color=colour, linewidth=5, alpha=0.35, solid_capstyle="round")
         axes.plot([100 * rate.value], [row], "o", color=colour, markersize=9)
         label = f"{100 * rate.value:.1f} %"
-        axes.annotate(label, (100 * rate.value, row), (0, 9), textcoords="offset points", ha="center", color=colour)
+        axes.annotate(
+            label, (100 * rate.value, row), (0, 9), textcoords="offset points", ha="center", color=colour
+        )
     axes.set_yticks(range(len(values)), [rate.name for rate in values])
     axes.tick_params(axis="y", length=0, labelcolor=COLOURS["ink"])
     axes.set_ylim(len(values) - 0.5, -0.75)
@@ -116,13 +118,17 @@ def curves(
     figure, axes = _axes(width, 3.1)
     for curve in values:
         colour = COLOURS[curve.colour]
-        axes.plot(np.asarray(curve.x), np.asarray(curve.y), color=colour, linewidth=2, label=curve.name or None)
+        axes.plot(
+            np.asarray(curve.x), np.asarray(curve.y), color=colour, linewidth=2, label=curve.name or None
+        )
         if curve.low is not None and curve.high is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
     if threshold is not None:
         axes.axhline(threshold[0], color=COLOURS["bad"], linewidth=1.2, linestyle=(0, (4, 3)))
         place = {"xy": (1.0, threshold[0]), "xycoords": ("axes fraction", "data"), "xytext": (-2, 3)}
-        axes.annotate(threshold[1], **place, textcoords="offset points", ha="right", color=COLOURS["bad"], fontsize=9)
+        axes.annotate(
+            threshold[1], **place, textcoords="offset points", ha="right", color=COLOURS["bad"], fontsize=9
+        )
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     if limits is not None:
