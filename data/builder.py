@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from data.steps import ACTION_COLUMNS, STEP_COLUMNS, Chunk, Outcome, Step, check_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from data.records import Episode
 
@@ -165,7 +165,7 @@ class EpisodeBuilder:
             ValueError: No step was taken.
             RuntimeError: Steps were taken out before.
         """
-        from data.records import Episode  # noqa: PLC0415 - records names the builder as part of its interface
+        from data.records import Episode  # its interface includes this builder
 
         if self._taken:
             raise RuntimeError(f"{self._taken} steps of episode {self.id} were taken out before.")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -22,8 +24,7 @@ from data.records import plain
 from data.steps import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from numpy.typing import ArrayLike, NDArray

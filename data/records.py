@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from data.builder import EpisodeBuilder
 from data.steps import (
@@ -29,7 +30,6 @@ from data.steps import (
 if TYPE_CHECKING:
     from enum import StrEnum
 
-    from numpy.typing import NDArray
 
 __all__ = [
     "ACTION_COLUMNS",

@@ -5,15 +5,15 @@ Nothing is copied until a batch is taken, so that overlapping windows over pictu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Collection, Iterable, Sequence
 
     from data.records import Episode
 
