@@ -237,6 +237,9 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         if self._renderer is None or (self._renderer.height, self._renderer.width) != (height, width):
             self.close()
             self._renderer = mujoco.Renderer(self.model, height, width)
+        mujoco.mj_camlight(
+            self.model, self.data
+        )  # cameras lag behind the bodies, and are unset after a reset
         self._renderer.update_scene(self.data, camera)
         frame: NDArray[np.uint8] = self._renderer.render().copy()
         return frame

@@ -42,7 +42,7 @@ _CLEAR_OF_DISC = 0.055
 def planar_model(
     name: str, parts: Iterable[str], *, center: tuple[float, float], view: float
 ) -> mujoco.MjModel:
-    """Compiles a planar scene: no gravity, a pusher, the parts given, a table, a light and the camera `top`.
+    """Compiles a planar scene: no gravity, a pusher, the parts given, a table and the camera `top`.
 
     Args:
         name: model name.
@@ -55,6 +55,8 @@ def planar_model(
     return mujoco.MjModel.from_xml_string(f"""
 <mujoco model="{name}">
   <option timestep="{TIMESTEP}" gravity="0 0 0"/>
+  <statistic center="{x} {y} 0" extent="{view}"/>
+  <visual><headlight ambient="0.4 0.4 0.4" diffuse="0.6 0.6 0.6" specular="0 0 0"/></visual>
   <default>
     <default class="drawn"><geom type="cylinder" mass="0" contype="0" conaffinity="0" group="1"/></default>
     <default class="touching"><geom type="sphere" group="3"/></default>
@@ -67,7 +69,6 @@ def planar_model(
     </default>
   </default>
   <worldbody>
-    <light pos="{x} {y} 1.5" dir="0 0 -1"/>
     <camera name="top" pos="{x} {y} {camera_height}" fovy="{_CAMERA_FOVY_DEG}"/>
     <geom class="drawn" type="plane" pos="{x} {y} 0" size="1 1 0.1" rgba="0.86 0.86 0.84 1"/>
     {_round_body("pusher", "pusher", PUSHER_RADIUS, PUSHER_MASS, "0.2 0.35 0.75 1")}

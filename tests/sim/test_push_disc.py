@@ -219,3 +219,15 @@ def test_refuses_what_a_planar_pusher_cannot_have(options, message):
 def test_reset_refuses_options():
     with pytest.raises(ValueError, match="has none"):
         PushDisc().reset(options={"disc": 1})
+
+
+@pytest.mark.usefixtures("rendering")
+def test_top_camera_sees_pusher_and_disc_from_the_reset_on():
+    env = PushDisc(cameras=("top",), image_size=(80, 80))
+    picture = env.reset(seed=5)[0]["observation.images.top"].astype(float)
+    env.close()
+    red, _, blue = picture.transpose(2, 0, 1)
+    for mask, (x, y) in (((blue > red + 40.0), env.pusher), ((red > blue + 40.0), env.disc)):
+        row, column = np.argwhere(mask).mean(axis=0)
+        seen = [0.1 + (column - 39.5) * 0.5 / 80.0, -(row - 39.5) * 0.5 / 80.0]  # 0.5 m wide around (0.1, 0)
+        np.testing.assert_allclose(seen, [x, y], atol=0.012)
