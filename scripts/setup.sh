@@ -125,12 +125,21 @@ choose_link_mode() {
     [[ $(stat -c %d "$cache") == $(stat -c %d .) ]] || export UV_LINK_MODE=copy
 }
 
+is_ready() { [[ -f $STAMP && $(<"$STAMP") == "$1" ]] && is_python312 $VENV/bin/python; }
+
 main() {
     local python uv wanted
-    wanted=$(fingerprint)
-    if [[ -f $STAMP && $(<"$STAMP") == "$wanted" ]] && is_python312 $VENV/bin/python; then return 0; fi
-    unset PYTHONPATH PYTHONHOME VIRTUAL_ENV CONDA_PREFIX
     command -v sha256sum >/dev/null || stop "the program sha256sum is missing; install the package coreutils and run make again."
+    wanted="$(fingerprint) $PWD"
+    is_ready "$wanted" && return 0
+
+    # Two terminals may start at once: the second waits, and then finds the work done.
+    mkdir -p "$TOOLS"
+    exec 9>"$TOOLS/lock"
+    if command -v flock >/dev/null; then flock 9; fi
+    is_ready "$wanted" && return 0
+    unset PYTHONPATH PYTHONHOME VIRTUAL_ENV CONDA_PREFIX
+    trust_system_certificates
 
     if python=$(find_python); then
         uv=$(uv_or_stop "$python")
@@ -142,11 +151,12 @@ main() {
         "$uv" python install -q 3.12 >/dev/null 2>&1 && python=$(find_python) ||
             stop "Python 3.12 was not found and could not be fetched; install it, or set PYTHON=/path/to/python3.12, and run make again."
     fi
-    trust_system_certificates
     say "using $python and $("$uv" --version | cut -d' ' -f1-2)"
     install_rendering_libraries
     choose_link_mode "$uv"
 
+    # The scripts in an environment name its folder, so one that was moved here with its repository is made anew.
+    if [[ -f $STAMP && $(cut -d' ' -f2- "$STAMP") != "$PWD" ]]; then rm -rf $VENV; fi
     rm -f $STAMP
     is_python312 $VENV/bin/python || "$uv" venv -q --clear --python "$python" $VENV || stop "could not make $VENV with $python."
     say "installing $(grep -c '==' requirements.lock) packages into $VENV (several GB the first time, then cached)"

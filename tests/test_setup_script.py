@@ -129,6 +129,18 @@ def test_another_lock_is_installed(machine):
     assert "pip sync" in machine.recorded()
 
 
+def test_a_moved_repository_gets_a_new_environment(machine):
+    machine.python312()
+    machine.uv()
+    machine.setup()
+    left_over = machine.stamp.with_name("left-over")
+    left_over.touch()
+    machine.project = machine.project.rename(machine.project.with_name("moved"))
+    assert machine.setup().returncode == 0
+    assert machine.stamp.exists()
+    assert not machine.stamp.with_name("left-over").exists()
+
+
 def test_a_named_python_that_does_not_work_is_named_back(machine):
     machine.uv()
     done = machine.setup(PYTHON=str(machine.bin / "python3.12"))
