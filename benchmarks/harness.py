@@ -14,12 +14,13 @@ import os
 import platform
 import statistics
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
 PACKAGES = ("numpy", "mujoco", "gymnasium", "torch", "zarr", "h5py", "robosuite", "lerobot", "diffusers")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")

@@ -8,6 +8,7 @@ the clock. robosuite runs OSC_POSE at 20 Hz with state observations, as PegInser
 from __future__ import annotations
 
 import importlib.util
+import logging
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -71,14 +72,12 @@ class GymnasiumStepper:
 
 
 class RobosuiteStepper:
-    """Steps a robosuite task with a Panda arm on random actions."""
+    """Steps a robosuite task with a Panda arm on random actions; robosuite is optional, so imported here."""
 
     def __init__(self, task: str, steps: int) -> None:
-        import robosuite  # noqa: PLC0415 - the peer is optional
-        from robosuite.controllers import load_composite_controller_config  # noqa: PLC0415 - see above
-        from robosuite.utils.log_utils import ROBOSUITE_DEFAULT_LOGGER  # noqa: PLC0415 - see above
+        import robosuite
+        from robosuite.controllers import load_composite_controller_config
 
-        ROBOSUITE_DEFAULT_LOGGER.setLevel("ERROR")
         self._steps = steps
         self._generator = np.random.default_rng(0)
         self._env: Any = robosuite.make(
@@ -121,14 +120,15 @@ def peers(names: Sequence[str], steps: int) -> tuple[list[Contestant], dict[str,
         "actions": "random",
         "steps": steps,
     }
+    logging.disable(logging.WARNING)  # robosuite remarks on missing extras while it is imported and built
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # robosuite's own, on import
-        return [
-            Contestant(
-                f"robosuite {name}", RobosuiteStepper(name, steps).turn, "control step", None, settings
-            )
-            for name in names
-        ], {}
+        warnings.simplefilter("ignore")
+        steppers = {name: RobosuiteStepper(name, steps) for name in names}
+    logging.disable(logging.NOTSET)
+    return [
+        Contestant(f"robosuite {name}", stepper.turn, "control step", None, settings)
+        for name, stepper in steppers.items()
+    ], {}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

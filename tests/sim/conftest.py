@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-# In a process of its own: a GL backend that fails also complains when it is collected, in the middle of a test.
+# In a process of its own: a GL backend that fails complains again when it is collected, during another test.
 _PROBE = """
 import mujoco
 mujoco.Renderer(mujoco.MjModel.from_xml_string("<mujoco/>"), 8, 8).render()
