@@ -78,6 +78,7 @@ class RobosuiteStepper:
         import robosuite
         from robosuite.controllers import load_composite_controller_config
 
+        logging.getLogger("robosuite_logs").setLevel(logging.ERROR)  # it remarks on every reset otherwise
         self._steps = steps
         self._generator = np.random.default_rng(0)
         self._env: Any = robosuite.make(
@@ -120,7 +121,7 @@ def peers(names: Sequence[str], steps: int) -> tuple[list[Contestant], dict[str,
         "actions": "random",
         "steps": steps,
     }
-    logging.disable(logging.WARNING)  # robosuite remarks on missing extras while it is imported and built
+    logging.disable(logging.WARNING)  # robosuite remarks on missing extras while it is imported
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         steppers = {name: RobosuiteStepper(name, steps) for name in names}
