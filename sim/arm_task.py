@@ -1,0 +1,224 @@
+"""What every task with the arm shares: the control step, its sensors, hardware shifts, the measured state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import mujoco
+import numpy as np
+
+from data.features import Feature
+from sim.control import CartesianConfig, InverseKinematics, ServoLimiter, ToolKinematics
+from sim.env import MujocoTask, Observation, copy_model
+from sim.gel import COLUMNS, ROWS
+from sim.shifts import NO_SHIFTS, Shifts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ARM_STATE_NAMES = (
+    *(f"tool.{axis}" for axis in "xyz"),
+    *(f"tool_velocity.{axis}" for axis in "xyz"),
+    *(f"lead.{axis}" for axis in "xyz"),
+    *(f"joint{i}" for i in range(1, 8)),
+    "gripper.width",
+)
+ARM_FEATURES = {
+    "observation.state": Feature(
+        (len(ARM_STATE_NAMES),),
+        "float32",
+        names=ARM_STATE_NAMES,
+        description="Measured by the robot: tool point (m), its velocity (m/s) and the target's lead over it "
+        "(m) in the base frame, joint angles (rad), distance between the pads (m).",
+    ),
+    "observation.wrench": Feature(
+        (6,),
+        "float32",
+        names=("fx", "fy", "fz", "tx", "ty", "tz"),
+        description="Force (N) and torque (N m) of the world on the tool, about the tool point, in the tool "
+        "frame (z out of the hand), mean over the control step; weight of hand and held object taken off.",
+    ),
+    **{
+        f"observation.tactile.{side}": Feature(
+            (ROWS, COLUMNS, 3),
+            "float32",
+            "N",
+            description=f"Forces on the {side} pad's taxels, rows from palm to tip: shear across the finger, "
+            "shear towards the tip, normal; mean over the control step.",
+        )
+        for side in ("left", "right")
+    },
+}
+_GRAVITY = np.array([0.0, 0.0, -9.81])
+FINGERTIPS_M = 0.1034
+"""Distance of the fingertips' centre from the wrist."""
+_ARM = slice(0, 7)
+_SERVO_PERIOD = 5  # substeps: set-points change at 100 Hz
+FINGERS = slice(7, 9)
+"""Where the finger joints lie among the scene's positions."""
+
+
+class Touch(Protocol):
+    """Reads the fingertips' taxels from the sensor log of a control step."""
+
+    def read(self, log: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
+        """Takes a log (substeps, n); returns forces (4, 4, 3) in N for "left" and "right"."""
+        ...
+
+
+class ArmTask(MujocoTask):
+    """A task of the seven-joint arm under Cartesian delta control at 20 Hz, physics at 500 Hz.
+
+    Subclasses call `start_arm` in `_begin` and `move` in `_advance`, and find the sensor log of the last
+    control step in `self.log` (substeps, n).
+
+    Args:
+        model: compiled scene with the arm of arm.xml, shared between environments.
+        touch: reader of the fingertips.
+        control: settings of the Cartesian controller.
+        shifts: differences of the simulated hardware.
+        tool_mass_kg: mass that the wrist sensor carries and that is taken off its reading: hand, fingers,
+            held object.
+        tool_mass_z_m: distance of that mass's centre beyond the wrist, in m.
+        render_mode: see Gymnasium.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        touch: Touch,
+        *,
+        control: CartesianConfig,
+        shifts: Shifts = NO_SHIFTS,
+        tool_mass_kg: float = 0.8,
+        tool_mass_z_m: float = 0.05,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(
+            _shifted(model, shifts) if shifts.changes_physics else model, render_mode=render_mode
+        )
+        self.touch = touch
+        self.shifts = shifts
+        self.control = control
+        self._measured = ToolKinematics(control.tool_length_m)
+        self._inverse = InverseKinematics(control)
+        self._hand = self.model.body("hand").id
+        self._tool = np.array([0.0, 0.0, FINGERTIPS_M + control.tool_length_m])
+        self._bias = tool_mass_kg, np.array([0.0, 0.0, tool_mass_z_m])
+        self._force = int(self.model.sensor("wrist_force").adr[0])
+        self._servo_bias = np.array(shifts.servo_bias_m)
+        self._encoder = np.array(shifts.encoder_offset_rad)
+        self.log = np.zeros((self.substeps, self.model.nsensordata))
+
+    def start_arm(self, joints: NDArray[np.float64], width_m: float) -> None:
+        """Puts the arm at rest at joint angles (7,) in rad, with the gripper commanded to a width in m."""
+        self.data.qpos[_ARM] = joints
+        self.data.qpos[FINGERS] = width_m / 2
+        self.data.ctrl[_ARM] = joints
+        self.data.ctrl[7] = width_m
+        self._measured.update(joints + self._encoder)
+        self.memory.update(
+            target=self._measured.position,
+            setpoint=joints.copy(),
+            pending=np.zeros((self.shifts.action_delay_steps, self.action_spec.size)),
+        )
+
+    def move(self, delta: NDArray[np.float64], width_m: float) -> None:
+        """Runs one control step of Cartesian delta control.
+
+        Args:
+            delta: (3,) m, change of the target in the base frame.
+            width_m: commanded distance between the pads, in m.
+        """
+        measured = self._measured.position
+        lead = self.memory["target"] + delta - measured
+        target = measured + np.clip(lead, -self.control.max_lead_m, self.control.max_lead_m)
+        joints = self._inverse.solve(self.memory["setpoint"], target + self._servo_bias)
+        self._kick()
+        self.run_physics(joints, width_m)
+        self.memory["target"] = target
+
+    def delayed(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the action that takes effect now, which is `action` unless actions are late."""
+        queue = np.concatenate([self.memory["pending"], action[None]])
+        self.memory["pending"] = queue[1:]
+        now: NDArray[np.float64] = queue[0]
+        return now
+
+    def run_physics(self, joints: NDArray[np.float64], width_m: float) -> None:
+        """Ramps the servos to joint angles (7,) over one control step; logs the sensors of every substep."""
+        limiter = ServoLimiter(self._measured.jacobian(), self.control.servo_lead_m)
+        start = self.memory["setpoint"]
+        ramp = start + (joints - start) * (np.arange(1, self.substeps + 1) / self.substeps)[:, None]
+        model, data, log, step = self.model, self.data, self.log, mujoco.mj_step
+        control, sensors, q = data.ctrl, data.sensordata, data.qpos[_ARM]
+        control[7] = width_m
+        for k in range(self.substeps):
+            if k % _SERVO_PERIOD == 0:
+                control[_ARM] = limiter.limit(ramp[k + _SERVO_PERIOD - 1], q + self._encoder)
+            step(model, data)
+            log[k] = sensors
+        self.memory["setpoint"] = joints
+        self.refresh()
+        self._sense()
+
+    def _kick(self) -> None:
+        if self.shifts.kick_probability == 0.0:
+            return
+        self.data.xfrc_applied[self._hand] = 0.0
+        if self.np_random.random() < self.shifts.kick_probability:
+            angle = self.np_random.uniform(0, 2 * np.pi)
+            push = self.shifts.kick_force_n * np.array([np.cos(angle), np.sin(angle), 0.0])
+            self.data.xfrc_applied[self._hand, :3] = push
+
+    def _sense(self) -> None:
+        """Turns the log into the readings of this step and keeps them with the task state."""
+        raw = self.log[:, self._force : self._force + 6].mean(axis=0)
+        mass, centre = self._bias
+        weight = mass * (self._measured.rotation.T @ _GRAVITY)
+        # The sensor reports what the arm does to the hand to hold it; the world does the opposite.
+        force = -raw[:3] - weight
+        torque = -raw[3:] - np.cross(centre, weight) - np.cross(self._tool, force)
+        self.memory["wrench"] = np.concatenate([force, torque])
+        for side, values in self.touch.read(self.log).items():
+            self.memory[f"tactile.{side}"] = values
+
+    def refresh(self) -> None:
+        """Also takes the new joint measurement."""
+        super().refresh()
+        self._measured.update(self.data.qpos[_ARM] + self._encoder)
+
+    @property
+    def tool_position(self) -> NDArray[np.float64]:
+        """Measured tool point (3,) in the base frame, m."""
+        return self._measured.position
+
+    @property
+    def lead(self) -> NDArray[np.float64]:
+        """Target minus measured tool point (3,) in the base frame, m."""
+        return self.memory["target"] - self._measured.position
+
+    def arm_observation(self) -> Observation:
+        """Returns the entries described by `ARM_FEATURES`."""
+        velocity = self._measured.jacobian()[:3] @ self.data.qvel[_ARM]
+        position = self._measured.position
+        joints = self.data.qpos[_ARM] + self._encoder
+        width = [self.data.qpos[FINGERS].sum()]
+        state = np.concatenate([position, velocity, self.memory["target"] - position, joints, width])
+        return {
+            "observation.state": state.astype(np.float32),
+            "observation.wrench": self.memory["wrench"].astype(np.float32),
+            **{
+                f"observation.tactile.{side}": self.memory[f"tactile.{side}"].copy()
+                for side in ("left", "right")
+            },
+        }
+
+
+def _shifted(shared: mujoco.MjModel, shifts: Shifts) -> mujoco.MjModel:
+    model = copy_model(shared)
+    model.geom_friction[:, 0] *= shifts.friction_scale
+    model.pair_friction[:, :2] *= shifts.friction_scale
+    model.body_mass[model.body("payload").id] = max(shifts.payload_kg, 1e-6)
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+    return model

@@ -1,0 +1,104 @@
+"""An object held between two gel pads that it does not slip on: an elastic foundation under every taxel.
+
+Each of the 2 x 16 taxels is a spring and damper between pad and object, along the normal and both shear
+directions (a Winkler foundation). Summed up, they hold the object with six springs about the fingertips'
+centre, diagonal by symmetry; the simulation integrates those six. A taxel's reading follows from the
+object's displacement, so that force and torque on the object show as the pattern they would make on real
+pads: shear, tilt, twist. Not modelled: slip and separation (a taxel reads no less than zero, but its spring
+    keeps pulling; at the forces the controller allows, both
+stay out of reach).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ROWS = COLUMNS = 4
+PITCH_M = np.array([0.0075, 0.005])
+"""Distance of rows (along the finger) and of columns (across it)."""
+STIFFNESS_N_PER_M = np.array([8000.0, 8000.0, 625.0])
+"""One taxel across the finger, along the normal, along the finger. Ribs across the pad make it soft along
+the finger, so
+that a peg that is set down is cushioned by 20 kN/m without tilting easily."""
+GRIP_N = 40.0
+DAMPING_S = 0.003
+"""Damping over stiffness of every taxel."""
+_ARMATURE = np.array([0.1, 0.1, 0.1, 3e-3, 3e-3, 3e-3])
+JOINTS = ("px", "py", "pz", "rx", "ry", "rz")
+_VELOCITIES = ("vx", "vy", "vz", "wx", "wy", "wz")
+
+
+def _taxels(half_width_m: float, side: float) -> NDArray[np.float64]:
+    """Positions (16, 3), m, hand frame at the fingertips, palm to tip; side is +1 left, -1 right."""
+    index = np.arange(ROWS) - (ROWS - 1) / 2
+    z, x = np.meshgrid(index * PITCH_M[0], side * index * PITCH_M[1], indexing="ij")
+    return np.stack([x.ravel(), np.full(x.size, side * half_width_m), z.ravel()], axis=1)
+
+
+class GelGrip:
+    """Two pads that hold an object of a given width.
+
+    Args:
+        half_width_m: half the object's width between the pads.
+    """
+
+    def __init__(self, half_width_m: float) -> None:
+        self._points = {side: _taxels(half_width_m, sign) for side, sign in (("left", 1.0), ("right", -1.0))}
+        self._address = slice(0, 0)
+
+    @property
+    def stiffness(self) -> NDArray[np.float64]:
+        """Stiffness (6,) of the grip: N/m along x, y, z and N m/rad about them."""
+        points = np.concatenate(list(self._points.values()))
+        x, y, z = (points**2).T
+        kx, ky, kz = STIFFNESS_N_PER_M
+        turning = [(ky * z + kz * y).sum(), (kx * z + kz * x).sum(), (kx * y + ky * x).sum()]
+        return np.append(STIFFNESS_N_PER_M * len(points), turning)
+
+    def configure(self, model: mujoco.MjModel) -> None:
+        """Gives joints `gel_px` ... `gel_rz` of a fresh model the grip's stiffness and damping."""
+        for name, stiffness, armature in zip(JOINTS, self.stiffness, _ARMATURE, strict=True):
+            joint = model.joint(f"gel_{name}")
+            joint.stiffness[0] = stiffness
+            model.dof_damping[joint.dofadr] = stiffness * DAMPING_S
+            model.dof_armature[joint.dofadr] = armature
+        mujoco.mj_setConst(model, mujoco.MjData(model))
+
+    def bind(self, model: mujoco.MjModel) -> None:
+        """Finds the sensors of the six joints, which must follow each other: positions, then velocities."""
+        addresses = [int(model.sensor(f"gel_{name}").adr[0]) for name in (*JOINTS, *_VELOCITIES)]
+        if addresses != list(range(addresses[0], addresses[0] + 12)):
+            raise ValueError(
+                "the scene must list the sensors gel_px ... gel_rz, gel_vx ... gel_wz one after another."
+            )
+        self._address = slice(addresses[0], addresses[0] + 12)
+
+    def read(self, log: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
+        """Reads both pads.
+
+        Args:
+            log: sensor data (substeps, n) of a control step.
+
+        Returns:
+            For "left" and "right" the taxel forces (4, 4, 3), N, mean over the step: shear across the finger,
+            shear towards its tip, normal (positive when pressed). Rows run from palm to tip; x and columns
+            are those of the pad's own frame, so that of the right pad is mirrored.
+        """
+        mean = log[:, self._address].mean(axis=0)
+        give = mean[:6] + DAMPING_S * mean[6:]
+        result: dict[str, NDArray[np.float32]] = {}
+        for (side, points), sign in zip(self._points.items(), (1.0, -1.0), strict=True):
+            moved = give[:3] + np.cross(give[3:], points)
+            values = np.empty((ROWS * COLUMNS, 3))
+            force = STIFFNESS_N_PER_M * moved
+            values[:, 0] = sign * force[:, 0]
+            values[:, 1] = force[:, 2]
+            values[:, 2] = np.maximum(GRIP_N / len(points) + sign * force[:, 1], 0.0)
+            result[side] = values.reshape(ROWS, COLUMNS, 3).astype(np.float32)
+        return result
