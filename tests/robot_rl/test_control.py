@@ -1,0 +1,90 @@
+"""The control loop on an environment and a policy whose every number is known."""
+
+import numpy as np
+import pytest
+
+from data.records import Outcome
+from robot_rl.control import ControlLoop, LoopConfig, run_wave
+from robot_rl.refiner import Refiner
+from tests.robot_rl.scripted import CountingEnv, RampPolicy, Shift
+
+ENDLESS = {"endless": True}
+
+
+def test_executes_each_chunk_as_far_as_the_policy_says_and_asks_anew() -> None:
+    policy = RampPolicy(horizon=4, executed=3)
+    (episode,) = run_wave([CountingEnv()], [0], policy, options=ENDLESS)
+    first = [0.1, 0.11, 0.12, 0.2, 0.21, 0.22, 0.3, 0.31, 0.32, 0.4]
+    np.testing.assert_allclose(episode.action[:, 0], first, atol=1e-6)
+    assert episode.chunk_id.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
+    assert episode.chunk_index.tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+    assert [chunk.first_step for chunk in episode.chunks] == [0, 3, 6, 9]
+
+
+def test_a_policy_sees_its_own_base_chunk_and_never_the_corrected_one() -> None:
+    policy = RampPolicy()
+    run_wave([CountingEnv()], [0], policy, Refiner(correct=Shift(0.5)), options=ENDLESS)
+    np.testing.assert_allclose(policy.calls[1].previous_chunk[0, :, 0], [0.1, 0.11, 0.12, 0.13], atol=1e-6)
+    assert policy.calls[1].consumed.tolist() == [3]
+
+
+def test_a_late_chunk_skips_the_actions_whose_time_has_passed() -> None:
+    policy = RampPolicy(horizon=6, executed=3)
+    (episode,) = run_wave([CountingEnv()], [0], policy, delay=2, options=ENDLESS)
+    # Asked after step 1 of the first chunk, taken up two steps later at its index 2.
+    np.testing.assert_allclose(
+        episode.action[:9, 0], [0.1, 0.11, 0.12, 0.22, 0.23, 0.24, 0.32, 0.33, 0.34], atol=1e-6
+    )
+    assert episode.chunk_index[:9].tolist() == [0, 1, 2, 2, 3, 4, 2, 3, 4]
+    assert [chunk.delay for chunk in episode.chunks][:3] == [0, 2, 2]
+
+
+def test_a_delay_beyond_the_chunk_is_refused() -> None:
+    with pytest.raises(ValueError, match="A delay of 2 steps does not fit a chunk of 4 actions"):
+        ControlLoop([CountingEnv()], RampPolicy(), config=LoopConfig(delay=2))
+
+
+def test_records_base_corrected_and_executed_action_with_the_limits_between() -> None:
+    (episode,) = run_wave([CountingEnv()], [0], RampPolicy(), Refiner(correct=Shift(0.95)), options=ENDLESS)
+    np.testing.assert_allclose(episode.action_base[:, 0] + 0.95, episode.action_policy[:, 0])
+    np.testing.assert_allclose(episode.action, episode.action_policy.clip(-1, 1))
+    assert (episode.action_policy[:, 0] > 1).all()
+    assert episode.extra["contact_force_n"].tolist() == list(range(1, 11))
+
+
+def test_gain_scales_the_correction_and_zero_leaves_the_base_bit_equal() -> None:
+    base, none, half = (
+        run_wave([CountingEnv()], [0], RampPolicy(), refiner, gain=gain, options=ENDLESS)[0]
+        for refiner, gain in ((None, 1.0), (Refiner(correct=Shift(0.3)), 0.0), (Refiner(correct=Shift(0.3)), 0.5))
+    )
+    np.testing.assert_array_equal(none.action, base.action)
+    np.testing.assert_allclose(half.action, base.action + 0.15)
+    assert set(half.gain) == {0.5}
+
+
+def test_history_repeats_the_first_observation_and_starts_without_corrections() -> None:
+    corrector = Shift(0.3)
+    run_wave([CountingEnv()], [0], RampPolicy(), Refiner(correct=corrector), options=ENDLESS)
+    wrench, correction = zip(*corrector.past[:5], strict=True)
+    assert wrench == (0, 0, 0, 1, 2)
+    np.testing.assert_allclose(correction, (0, 0.3, 0.3, 0.3, 0.3))
+
+
+def test_rows_do_not_depend_on_their_neighbours() -> None:
+    alone = run_wave([CountingEnv()] , [5], RampPolicy(noise_share=0.1), options=ENDLESS)[0]
+    envs = [CountingEnv() for _ in range(3)]
+    among = run_wave(envs, [4, 5, 6], RampPolicy(noise_share=0.1), options=ENDLESS)[1]
+    np.testing.assert_array_equal(alone.action, among.action)
+
+
+def test_rows_end_on_their_own_and_outcomes_follow_the_environment() -> None:
+    envs = [CountingEnv() for _ in range(2)]
+    soon, never = run_wave(envs, [0, 6], RampPolicy(), Refiner(correct=Shift(0.4)))
+    assert (len(soon), soon.outcome, soon.reward.tolist()) == (2, Outcome.SUCCESS, [0.0, 1.0])
+    assert soon.terminated.tolist() == [False, True]
+    assert (len(never), never.outcome, bool(never.truncated[-1])) == (10, Outcome.FAILURE, True)
+
+
+def test_a_refiner_made_for_another_base_is_refused() -> None:
+    with pytest.raises(ValueError, match="made for the base other"):
+        ControlLoop([CountingEnv()], RampPolicy(), Refiner(correct=Shift(0.1), base_hash="other"))
