@@ -29,24 +29,20 @@ class CriticEnsemble(nn.Module):
         joint = inputs + actions
         self.first = nn.Parameter(torch.randn(joint, count * width) / math.sqrt(joint))
         self.second = nn.Parameter(torch.randn(count, width, width) / math.sqrt(width))
-        self.last = nn.Parameter(torch.randn(count, width) / math.sqrt(width))
-        self.first_bias = nn.Parameter(torch.zeros(count, width))
+        self.last = nn.Parameter(torch.randn(count, width, 1) / math.sqrt(width))
+        self.first_bias = nn.Parameter(torch.zeros(count * width))
         self.second_bias = nn.Parameter(torch.zeros(count, 1, width))
-        self.last_bias = nn.Parameter(torch.zeros(count, 1))
-        self.gain = nn.Parameter(torch.ones(2, count, 1, width))
-        self.shift = nn.Parameter(torch.zeros(2, count, 1, width))
+        self.last_bias = nn.Parameter(torch.zeros(count, 1, 1))
 
     def forward(self, x: Float[Tensor, "B D"], action: Float[Tensor, "B A"]) -> Float[Tensor, "K B"]:
         """Values of normalised inputs and actions."""
-        hidden = torch.cat([x, action], -1) @ self.first
-        hidden = hidden.view(-1, self.count, self.width) + self.first_bias
-        hidden = self._normed(hidden.transpose(0, 1), 0)
-        hidden = self._normed(torch.baddbmm(self.second_bias, hidden, self.second), 1)
-        return (hidden * self.last[:, None]).sum(-1) + self.last_bias
-
-    def _normed(self, hidden: Float[Tensor, "K B W"], layer: int) -> Float[Tensor, "K B W"]:
-        normed = F.layer_norm(hidden, (self.width,))
-        return F.relu(torch.addcmul(self.shift[layer], normed, self.gain[layer]))
+        # The first layers share their input, so they are one product; layer norm has no gain of its own,
+        # since the next layer's weights can learn it.
+        hidden = torch.addmm(self.first_bias, torch.cat([x, action], -1), self.first)
+        hidden = F.relu(F.layer_norm(hidden.view(-1, self.count, self.width), (self.width,))).transpose(0, 1)
+        hidden = torch.baddbmm(self.second_bias, hidden, self.second)
+        hidden = F.relu(F.layer_norm(hidden, (self.width,)))
+        return torch.baddbmm(self.last_bias, hidden, self.last).squeeze(-1)
 
 
 @torch.no_grad()
