@@ -49,13 +49,16 @@ class GelGrip:
     """
 
     def __init__(self, half_width_m: float) -> None:
-        self._points = {side: _taxels(half_width_m, sign) for side, sign in (("left", 1.0), ("right", -1.0))}
+        self._points = [_taxels(half_width_m, side) for side in (1.0, -1.0)]
+        self._reading = np.array(
+            [_reading(p, side) for p, side in zip(self._points, (1.0, -1.0), strict=True)]
+        )
         self._address = slice(0, 0)
 
     @property
     def stiffness(self) -> NDArray[np.float64]:
         """Stiffness (6,) of the grip: N/m along x, y, z and N m/rad about them."""
-        points = np.concatenate(list(self._points.values()))
+        points = np.concatenate(self._points)
         x, y, z = (points**2).T
         kx, ky, kz = STIFFNESS_N_PER_M
         turning = [(ky * z + kz * y).sum(), (kx * z + kz * x).sum(), (kx * y + ky * x).sum()]
@@ -91,14 +94,22 @@ class GelGrip:
             are those of the pad's own frame, so that of the right pad is mirrored.
         """
         mean = log[:, self._address].mean(axis=0)
-        give = mean[:6] + DAMPING_S * mean[6:]
-        result: dict[str, NDArray[np.float32]] = {}
-        for (side, points), sign in zip(self._points.items(), (1.0, -1.0), strict=True):
-            moved = give[:3] + np.cross(give[3:], points)
-            values = np.empty((ROWS * COLUMNS, 3))
-            force = STIFFNESS_N_PER_M * moved
-            values[:, 0] = sign * force[:, 0]
-            values[:, 1] = force[:, 2]
-            values[:, 2] = np.maximum(GRIP_N / len(points) + sign * force[:, 1], 0.0)
-            result[side] = values.reshape(ROWS, COLUMNS, 3).astype(np.float32)
-        return result
+        force = self._reading @ (mean[:6] + DAMPING_S * mean[6:])
+        force[:, :, 2] = np.maximum(force[:, :, 2] + GRIP_N / (ROWS * COLUMNS), 0.0)
+        left, right = force.reshape(2, ROWS, COLUMNS, 3).astype(np.float32)
+        return {"left": left, "right": right}
+
+
+def _reading(points: NDArray[np.float64], side: float) -> NDArray[np.float64]:
+    """Linear map (16, 3, 6) from the give to a pad's taxel forces, without the grip's own pressure."""
+    moved = np.concatenate([np.broadcast_to(np.eye(3), (len(points), 3, 3)), _turning(points)], axis=2)
+    force = STIFFNESS_N_PER_M[:, None] * moved
+    return np.stack([side * force[:, 0], force[:, 2], side * force[:, 1]], axis=1)
+
+
+def _turning(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Displacement (n, 3, 3) of points (n, 3) per small rotation: minus their cross-product matrices."""
+    x, y, z = points.T
+    zero = np.zeros_like(x)
+    rows = [[zero, z, -y], [-z, zero, x], [y, -x, zero]]
+    return np.moveaxis(np.array(rows), -1, 0)
