@@ -157,9 +157,14 @@ class FlowPolicy(nn.Module, TrainablePolicy):
             self, drop_conditions(batch, share), noise=noise, sigma=sigma, weights=weights, mask=mask
         )
 
-    def draw_sigma(self, rows: int) -> Float[Tensor, " B"]:
-        """Draw training noise levels from torch's global generator."""
-        return draw_sigma(rows, self.config.sigma_sampling).to(self.device)
+    def draw_sigma(self, rows: int, generator: torch.Generator | None = None) -> Float[Tensor, " B"]:
+        """Draw training noise levels.
+
+        Args:
+            rows: B.
+            generator: on the CPU; None: torch's global one.
+        """
+        return draw_sigma(rows, self.config.sigma_sampling, generator).to(self.device)
 
     def student(self, kind: Literal["copy", "lora"] = "copy", *, rank: int = 8) -> TrainablePolicy:
         """Return a student that starts equal to this policy; see `TrainablePolicy.student`."""

@@ -14,7 +14,8 @@ class FlowConfig:
     """What a flow policy reads and how large it is.
 
     Attributes:
-        inputs: feature keys to read; "task" adds the text. Images are recognised by their feature.
+        inputs: feature keys to read; "task" adds the text. Images are recognised by their feature. Empty:
+            to be filled in from the data.
         horizon: H, actions per chunk.
         executed_steps: control steps until the next chunk.
         observation_steps: newest observations read, oldest first.
@@ -37,7 +38,7 @@ class FlowConfig:
             which trains more at high noise (Black et al. 2024, pi0, appendix B).
     """
 
-    inputs: tuple[str, ...] = ("observation.state",)
+    inputs: tuple[str, ...] = ()
     horizon: int = 16
     executed_steps: int = 8
     observation_steps: int = 1
@@ -58,8 +59,8 @@ class FlowConfig:
     sigma_sampling: Literal["uniform", "beta"] = "uniform"
 
     def __post_init__(self) -> None:
-        if not self.inputs or len(set(self.inputs)) != len(self.inputs):
-            raise ValueError(f"inputs is {self.inputs}; name at least one feature key, each once")
+        if len(set(self.inputs)) != len(self.inputs):
+            raise ValueError(f"inputs is {self.inputs}; name each feature key once")
         sizes = ("horizon", "executed_steps", "observation_steps", "hidden", "layers", "frequencies", "steps")
         for name in (*sizes, "image_features", "text_vocabulary", "text_features"):
             if getattr(self, name) < 1:
@@ -70,5 +71,5 @@ class FlowConfig:
             raise ValueError(f"condition_dropout is {self.condition_dropout}; it must lie in [0, 1)")
         if self.condition_dropout and not self.conditions:
             raise ValueError("condition_dropout without conditions has no effect; name the conditions")
-        if self.relative_to is not None and self.relative_to not in self.inputs:
+        if self.relative_to is not None and self.inputs and self.relative_to not in self.inputs:
             raise ValueError(f"relative_to is {self.relative_to!r}, which is not among inputs {self.inputs}")

@@ -84,14 +84,17 @@ def _valid(first: Tensor | None, second: Tensor | None, like: Tensor) -> Tensor:
     return valid
 
 
-def draw_sigma(rows: int, law: Literal["uniform", "beta"]) -> Float[Tensor, " B"]:
-    """Draw noise levels from torch's global generator.
+def draw_sigma(
+    rows: int, law: Literal["uniform", "beta"], generator: torch.Generator | None = None
+) -> Float[Tensor, " B"]:
+    """Draw noise levels.
 
     Args:
         rows: B.
         law: see `policies.flow_config.FlowConfig.sigma_sampling`.
+        generator: on the CPU; None: torch's global one.
     """
-    uniform = torch.rand(rows)
+    uniform = torch.rand(rows, generator=generator)
     # Beta(1.5, 1) has the distribution function s^1.5, so its inverse is u^(2/3).
     return uniform if law == "uniform" else uniform ** (2 / 3)
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jaxtyping import Float
 from torch import Tensor
+
+from policies.context import Context
+from policies.policy import ChunkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxtyping import Float
-
-    from policies.context import Context
-    from policies.policy import ChunkPolicy
     from policies.request import ChunkRequest
 
 VelocityFn = Callable[..., Tensor]

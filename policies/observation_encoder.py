@@ -33,6 +33,8 @@ class ObservationEncoder(nn.Module):
 
     def __init__(self, config: FlowConfig, features: Mapping[str, Feature]) -> None:
         super().__init__()
+        if not config.inputs:
+            raise ValueError(f"inputs is empty; name some of {sorted(features)}")
         self.config = config
         self.features = dict(features)
         # A key holds dots, which module names may not.

@@ -8,18 +8,19 @@ is v = eps - a, and the clean estimate is a = x - sigma v. Policies with another
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from jaxtyping import Float
+from torch import Tensor
+
+from data.features import Feature
+from hardware.action_spec import ActionSpec
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
-    from jaxtyping import Float
-    from torch import Tensor
 
-    from data.features import Feature
-    from hardware.action_spec import ActionSpec
     from policies.context import Context
     from policies.request import ActionBatch, ChunkRequest, Condition, Observation
 

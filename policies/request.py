@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
 
 Observation = Mapping[str, "Tensor | Sequence[str]"]
 """Feature key -> Tensor (B, observation_steps, ...), oldest step first; ``task`` -> B strings.

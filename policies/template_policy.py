@@ -53,7 +53,7 @@ class HoldPolicy(nn.Module, Policy):
         arm = ActionGroup(
             "arm", len(action), "delta", "position", "base", unit="m", low=(-0.02,), high=(0.02,)
         )
-        # 3. ... and what you read, under LeRobot's keys. Whatever is listed here must be in every observation.
+        # 3. ... and what you read, under LeRobot's keys. What is listed must be in every observation.
         features = {"observation.state": Feature((len(action),), "float32", "m")}
         self._spec = PolicySpec(
             name="hold",

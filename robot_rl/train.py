@@ -1,0 +1,282 @@
+"""Behaviour cloning of a base policy: what ``robot-rl train`` runs."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from data.config import to_dict
+from data.statistics import compute_statistics
+from policies import checkpoint
+from policies.flow import FlowPolicy
+from policies.flow_config import TASK, FlowConfig
+from robot_rl.demonstrations import Demonstrations, Selection, read_demonstrations
+from robot_rl.heldout import HeldOutError, held_out_error
+from robot_rl.progress import stage
+from robot_rl.runs import RunDirectory
+from robot_rl.train_report import write_report
+from robot_rl.train_state import TrainState
+from robot_rl.windows import End, TensorWindows, split
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from data.windows import Trajectory
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+"""``progress(done, total)``, called after every update."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Train a base policy on demonstrations by behaviour cloning."""
+
+    data: Path
+    """an episode store, a run of robot-rl collect, or a LeRobotDataset v3 folder"""
+    out: Path
+    """folder of the run; the trained policy is written there too"""
+    policy: Literal["flow"] = "flow"
+    """which policy is trained"""
+    network: FlowConfig = field(default_factory=FlowConfig)
+    """what the policy reads and how large it is; no inputs means every feature of the data"""
+    steps: int = 4000
+    """updates"""
+    batch: int = 256
+    """windows per update"""
+    learning_rate: float = 1e-3
+    """of AdamW after the warm-up; falls to 0 along a cosine"""
+    warmup: int = 100
+    """updates in which the learning rate rises"""
+    weight_decay: float = 1e-6
+    """of AdamW"""
+    gradient_clip: float = 1.0
+    """greatest norm of a gradient"""
+    average: float = 0.999
+    """decay of the moving average of the weights, which is what training returns"""
+    holdout: float = 0.1
+    """share of the demonstrations that is held out to measure the action error; 0 trains on all"""
+    end: End = "mask"
+    """chunk positions beyond a demonstration's end: left out of the loss, or its last action repeated"""
+    sources: tuple[str, ...] = ("demo", "human")
+    """whose steps are imitated"""
+    outcomes: tuple[str, ...] = ("success", "unknown")
+    """endings of the episodes that are imitated"""
+    action: Literal["action", "action_intended"] = "action"
+    """what is imitated: the executed action, or the one that was meant, before noise and guard"""
+    action_unit: str = ""
+    """unit of the actions where the data do not say, such as deg"""
+    constant: Literal["clamp", "refuse"] = "clamp"
+    """what becomes of dimensions that hardly move in the data"""
+    checkpoint_steps: int = 1000
+    """updates between checkpoints"""
+    seed: int = 0
+    """of weights, batches and noise"""
+    device: str = "cpu"
+    """torch device"""
+    resume: bool = False
+    """go on from the last checkpoint"""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("steps", "batch", "warmup", "checkpoint_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, allowed is 1 or more")
+        if not 0 <= self.holdout <= 0.5:
+            raise ValueError(f"holdout is {self.holdout}, allowed is 0 to 0.5: the rest is trained on")
+        if not 0 <= self.average < 1:
+            raise ValueError(f"average is {self.average}, allowed is 0 up to, but not including, 1")
+        if self.learning_rate <= 0:
+            raise ValueError(f"learning_rate is {self.learning_rate}, a positive number is needed")
+        if self.network.conditions:
+            raise ValueError("behaviour cloning gives no conditions: leave network.conditions empty")
+
+
+def train(config: TrainConfig, progress: Progress | None = None) -> Path:
+    """Train, measure the held-out error, and save the policy.
+
+    Args:
+        config: see `TrainConfig`.
+        progress: called after every update, besides the progress bar.
+
+    Returns:
+        The run directory, which `policies.checkpoint.load` reads.
+
+    Raises:
+        ValueError: if the data do not fit the configuration.
+        RunError: if the folder holds another run.
+    """
+    started = time.monotonic()
+    settings: dict[str, Any] = to_dict(replace(config, resume=False))
+    with RunDirectory.create(config.out, settings, kind="train", resume=config.resume) as run:
+        demos = read_demonstrations(config.data, _selection(config))
+        network = _network(config, demos)
+        parts = split(demos.trajectories, share=config.holdout, horizon=network.horizon, seed=config.seed)
+        windows = _windows(parts.train, network, config.end)
+        state = _start(config, network, demos, windows)
+        if run.resumed is not None:
+            state.load(run.resumed.path)
+        _optimise(config, run, state, windows, progress)
+        error = None
+        if parts.held:
+            held = _windows(parts.held, network, "mask")
+            error = held_out_error(state.average, held, seed=config.seed)
+        facts = {"held_out": parts.text, "seconds": time.monotonic() - started}
+        _finish(run, state, demos, error, facts)
+    return config.out
+
+
+def _selection(config: TrainConfig) -> Selection:
+    return Selection(
+        inputs=config.network.inputs,
+        image_size=config.network.image_size,
+        sources=config.sources,
+        outcomes=config.outcomes,
+        action=config.action,
+        action_unit=config.action_unit,
+    )
+
+
+def _network(config: TrainConfig, demos: Demonstrations) -> FlowConfig:
+    """Return the policy's configuration with its inputs filled in."""
+    if config.network.inputs:
+        return config.network
+    tasks = {trajectory.task for trajectory in demos.trajectories}
+    return replace(config.network, inputs=(*sorted(demos.features), *((TASK,) if len(tasks) > 1 else ())))
+
+
+def _windows(trajectories: Sequence[Trajectory], network: FlowConfig, end: End) -> TensorWindows:
+    return TensorWindows(
+        trajectories,
+        observation_steps=network.observation_steps,
+        horizon=network.horizon,
+        first_action=network.first_action,
+        end=end,
+    )
+
+
+def _start(
+    config: TrainConfig, network: FlowConfig, demos: Demonstrations, windows: TensorWindows
+) -> TrainState:
+    """Build policy, average and optimiser, with normalisation from the training windows only."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        policy = FlowPolicy(network, demos.features, demos.action_spec)
+    vectors = [key for key, feature in demos.features.items() if not feature.is_image]
+    arrays = {key: windows.used(key) for key in (*vectors, "action")}
+    if network.relative_to is not None:
+        arrays["action"] = _relative_actions(windows, network.relative_to)
+    policy.fit(compute_statistics(arrays, demos.features), constant=config.constant)
+    policy.to(config.device).train()
+    average = policy.student("copy")
+    assert isinstance(average, FlowPolicy)
+    average.requires_grad_(False).eval()
+    optimizer = torch.optim.AdamW(
+        policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+    )
+    return TrainState(policy, average, optimizer, torch.Generator().manual_seed(config.seed))
+
+
+def _relative_actions(windows: TensorWindows, key: str) -> NDArray[np.float32]:
+    """All chunk entries minus their origin: statistics of absolute actions would not fit them."""
+    batch = windows.batch(torch.arange(len(windows)))
+    origin = batch.observation[key]
+    assert isinstance(origin, torch.Tensor)
+    return np.asarray((batch.action - origin[:, -1:])[windows.mask].numpy())
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """Return the learning rate of an update: linear warm-up, then a cosine to 0.
+
+    Args:
+        config: of the run.
+        step: updates done before.
+    """
+    rise = min(1.0, (step + 1) / config.warmup)
+    return config.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * step / config.steps))
+
+
+def _optimise(
+    config: TrainConfig,
+    run: RunDirectory,
+    state: TrainState,
+    windows: TensorWindows,
+    progress: Progress | None,
+) -> None:
+    every = max(1, min(100, config.steps // 20))
+    losses: list[torch.Tensor] = []
+    with stage("Training the base policy", config.steps) as reporter:
+        while state.step < config.steps:
+            losses.append(_update(config, state, windows))
+            if state.step % every == 0 or state.step == config.steps:
+                loss = float(torch.stack(losses).mean())
+                if not math.isfinite(loss):
+                    raise ValueError(
+                        f"the loss is {loss} after {state.step} updates: lower the learning rate"
+                    )
+                run.log(state.step, {"loss": loss, "learning_rate": learning_rate(config, state.step - 1)})
+                losses = []
+                reporter.update(state.step, f"loss {loss:.3f}")
+            if state.step % config.checkpoint_steps == 0 or state.step == config.steps:
+                with run.checkpoint(state.step) as folder:
+                    state.save(folder)
+            if progress is not None:
+                progress(state.step, config.steps)
+
+
+def _update(config: TrainConfig, state: TrainState, windows: TensorWindows) -> torch.Tensor:
+    policy, generator = state.policy, state.generator
+    rows = torch.randint(len(windows), (config.batch,), generator=generator)
+    batch = windows.batch(rows, policy.device)
+    noise = torch.randn(batch.action.shape, generator=generator).to(policy.device)
+    sigma = policy.draw_sigma(config.batch, generator)
+    for group in state.optimizer.param_groups:
+        group["lr"] = learning_rate(config, state.step)
+    loss = policy.flow_loss(batch, noise=noise, sigma=sigma).mean()
+    state.optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
+    torch.nn.utils.clip_grad_norm_(policy.parameters(), config.gradient_clip)
+    state.optimizer.step()
+    state.step += 1
+    state.update_average(config.average)
+    return loss.detach()
+
+
+def _finish(
+    run: RunDirectory,
+    state: TrainState,
+    demos: Demonstrations,
+    error: HeldOutError | None,
+    facts: dict[str, Any],
+) -> None:
+    checkpoint.save(state.average, run.path)
+    result: dict[str, Any] = {
+        "source": demos.source,
+        "demonstrations": len(demos.trajectories),
+        "steps": sum(len(trajectory.actions) for trajectory in demos.trajectories),
+        "policy_hash": state.average.hash(),
+        **facts,
+        "held_out_error": None if error is None else error.to_json(),
+    }
+    run.write_json("result.json", result)
+    if error is None:
+        return
+    summary = error.to_json()
+    run.log(state.step, {f"held_out/{j['name']}": j["policy"] for j in summary["joints"]})
+    logger.info(
+        "held-out error (%s): below holding the last action in %d of %d dimensions, %.2f times its error",
+        facts["held_out"],
+        summary["joints_better"],
+        len(error.names),
+        summary["mean_ratio"] or math.nan,
+    )
+    write_report(run.path, error, run.metrics(), result)

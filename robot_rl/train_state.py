@@ -1,0 +1,86 @@
+"""What a training run needs to go on exactly where it was: weights, average, optimiser, random state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import safetensors.torch
+import torch
+
+from data.manifest import atomic_write_bytes
+from policies.flow import FlowPolicy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+
+_FILE = "trainer.safetensors"
+
+
+@dataclass(eq=False)
+class TrainState:
+    """The moving parts of a training run.
+
+    Attributes:
+        policy: being trained.
+        average: exponential moving average of it, which is what training returns.
+        optimizer: of `policy`.
+        generator: source of batches, noise and noise levels.
+        step: updates done.
+    """
+
+    policy: FlowPolicy
+    average: FlowPolicy
+    optimizer: torch.optim.AdamW
+    generator: torch.Generator
+    step: int = 0
+
+    @torch.no_grad()
+    def update_average(self, decay: float) -> None:
+        """Move the average towards the policy; faster during the first updates.
+
+        Args:
+            decay: weight of the old average, in [0, 1).
+        """
+        weight = 1 - min(decay, (1 + self.step) / (10 + self.step))
+        for old, new in zip(self.average.parameters(), self.policy.parameters(), strict=True):
+            old.lerp_(new, weight)
+
+    def save(self, folder: Path) -> None:
+        """Write the state into a folder."""
+        tensors = {"generator": self.generator.get_state(), "step": torch.tensor(self.step)}
+        tensors |= {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
+        tensors |= {f"average.{name}": value for name, value in self.average.state_dict().items()}
+        for index, entries in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": value for name, value in entries.items()}
+        plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        atomic_write_bytes(folder / _FILE, safetensors.torch.save(plain))
+
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote.
+
+        Raises:
+            RuntimeError: if it was written by a training of another policy.
+        """
+        tensors = safetensors.torch.load_file(folder / _FILE)
+        self.generator.set_state(tensors.pop("generator"))
+        self.step = int(tensors.pop("step"))
+        self.policy.load_state_dict(_below("policy", tensors))
+        self.average.load_state_dict(_below("average", tensors))
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in _below("optimizer", tensors).items():
+            index, entry = name.split(".", 1)
+            state.setdefault(int(index), {})[entry] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(f"{prefix}."): value
+        for name, value in tensors.items()
+        if name.startswith(f"{prefix}.")
+    }
