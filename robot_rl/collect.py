@@ -220,6 +220,6 @@ def _record(config: CollectConfig, seeds: Sequence[int]) -> Iterator[Episode]:
 def _keep(episode: Episode, store: EpisodeStore, attempts: Attempts, config: CollectConfig) -> None:
     assert episode.seed is not None, "attempts are made with a seed"
     # A process killed between the two writes leaves an episode whose attempt is unknown: it is tried again.
-    if (episode.success or config.keep_failures) and episode.id not in store.ids():
+    if (episode.success or config.keep_failures) and not (store.exists and episode.id in store):
         store.write(episode)
     attempts.add(episode.seed, success=episode.success)
