@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
+    from data.records import Episode as Episode
     from data.store import EpisodeStore as EpisodeStore
     from policies.checkpoint import load as load_policy
     from policies.checkpoint import save as save_policy
-
-    from data.records import Episode as Episode
     from robot_rl.evaluate import EvaluateConfig as EvaluateConfig
     from robot_rl.evaluate import evaluate as evaluate
     from robot_rl.runs import RunDirectory as RunDirectory
@@ -64,7 +63,7 @@ def _refuse_hidden_packages() -> None:
             )
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  a module attribute can be anything
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module attribute can be anything
     if name not in _EXPORTS:
         raise AttributeError(f"module 'robot_rl' has no attribute {name!r}; it has {', '.join(__all__)}")
     module, attribute = _EXPORTS[name].split(":")

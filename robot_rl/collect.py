@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from data.store import EpisodeStore
 
 from data.manifest import atomic_write_text
 from data.records import Episode, EpisodeBuilder, Outcome, Source, Step
+from data.store import EpisodeStore
 from hardware.clock import SimulatedClock
 from robot_rl.control import INFO_KEYS
 from robot_rl.metrics import read_metrics
@@ -72,7 +72,7 @@ class ExpertRunner:
     """Runs the expert in one process; builds the environment once."""
 
     def __init__(self, task: str, options: Mapping[str, float]) -> None:
-        import sim  # imported where the work is done
+        import sim  # noqa: PLC0415 - seconds; only workers simulate
 
         self._env = sim.make(task, **options)
 
@@ -129,20 +129,26 @@ def collect(config: CollectConfig) -> CollectResult:
     """
     with RunDirectory.create(config.out, config, kind="collect", resume=config.resume) as run:
         attempts = Attempts(run.path / "attempts.jsonl", config)
-        store = EpisodeStore(run.path / "episodes")
+        store = _open_store(config)
         with stage("Collecting demonstrations", config.episodes) as bar:
             bar.update(attempts.kept, attempts.note)
             while seeds := attempts.missing():
                 for episode in _record(config, seeds):
                     _keep(episode, store, attempts, config)
                     bar.update(attempts.kept, attempts.note)
-        result = CollectResult(run.path / "episodes", attempts.kept, attempts.failed, len(attempts))
+        result = CollectResult(store.path, attempts.kept, attempts.failed, len(attempts))
         run.write_json(
             "result.json", {"kept": result.kept, "failed": result.failed, "attempts": result.attempts}
         )
     fate = "kept as well" if config.keep_failures else "dropped"
     logger.info("%d demonstrations kept; %d attempts failed and were %s", result.kept, result.failed, fate)
     return result
+
+
+def find_store(path: Path) -> Path:
+    """The episode store at a path: the path itself, or ``episodes`` in the folder of a collection."""
+    inner = path / "episodes"
+    return inner if inner.is_dir() and (path / "config.json").exists() else path
 
 
 class Attempts:
@@ -217,9 +223,21 @@ def _record(config: CollectConfig, seeds: Sequence[int]) -> Iterator[Episode]:
     return (episode for _, episode in run_tasks(runner, seeds, workers))
 
 
+def _open_store(config: CollectConfig) -> EpisodeStore:
+    import sim  # noqa: PLC0415 - seconds; the command line stays fast
+
+    env = sim.make(config.task, **config.options)
+    facts: Any = env.unwrapped
+    store = EpisodeStore(
+        config.out / "episodes", features=facts.features, action_spec=facts.action_spec.to_json()
+    )
+    env.close()
+    return store
+
+
 def _keep(episode: Episode, store: EpisodeStore, attempts: Attempts, config: CollectConfig) -> None:
     assert episode.seed is not None, "attempts are made with a seed"
     # A process killed between the two writes leaves an episode whose attempt is unknown: it is tried again.
-    if (episode.success or config.keep_failures) and not (store.exists and episode.id in store):
+    if (episode.success or config.keep_failures) and episode.id not in store:
         store.write(episode)
     attempts.add(episode.seed, success=episode.success)

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from data.config import to_dict
 from data.manifest import atomic_write_json
+from robot_rl.control import run_wave
 from robot_rl.parallel import resolve_workers, run_tasks
 from robot_rl.progress import stage
 from robot_rl.provenance import config_hash, git_revision, versions
 from robot_rl.statistics import wilson_interval
+from robot_rl.threads import one_torch_thread
 
 if TYPE_CHECKING:
     from data.records import Episode
@@ -210,8 +212,8 @@ def split_waves(config: EvaluateConfig) -> Iterator[Wave]:
 def record_episodes(config: EvaluateConfig, seeds: Sequence[int]) -> list["Episode"]:
     """Run the waves of an evaluation that hold some seeds once more and hand the whole episodes back.
 
-    An evaluation is deterministic, so these are the episodes it counted, at a fraction of the memory of keeping
-    all of them.
+    An evaluation is deterministic, so these are the episodes it counted, at a fraction of the memory of
+    keeping all of them.
 
     Args:
         config: the evaluation.
@@ -235,10 +237,9 @@ class WaveRunner:
     """Runs waves in one process; loads policy, refiner and environments once."""
 
     def __init__(self, config: EvaluateConfig) -> None:
-        from policies.checkpoint import load
-
-        import sim  # imported where the work is done: sim and policies cost seconds
-        from robot_rl.parts import load_refiner
+        import sim  # noqa: PLC0415 - simulator and torch cost seconds
+        from policies.checkpoint import load  # noqa: PLC0415 - as above
+        from robot_rl.parts import load_refiner  # noqa: PLC0415 - as above
 
         self._gain = config.gain
         self._policy = load(config.policy, device=config.device)
@@ -247,9 +248,6 @@ class WaveRunner:
 
     def __call__(self, wave: Wave) -> WaveResult:
         """Run one wave."""
-        from robot_rl.control import run_wave
-        from robot_rl.threads import one_torch_thread
-
         before = self._policy.hash()
         with one_torch_thread():
             episodes = run_wave(self._envs, wave.seeds, self._policy, self._refiner, gain=self._gain)
@@ -290,7 +288,7 @@ def _keep(config: EvaluateConfig, result: EvaluationResult, episodes: list["Epis
         config.json.parent.mkdir(parents=True, exist_ok=True)
         atomic_write_json(config.json, result.to_json())
     if config.record_to is not None and episodes:
-        from data.store import EpisodeStore
+        from data.store import EpisodeStore  # noqa: PLC0415 - zarr is needed only here
 
         store = EpisodeStore(config.record_to)
         for episode in episodes:

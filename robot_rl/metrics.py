@@ -109,7 +109,7 @@ class MetricsLog:
 
     def _tensorboard(self) -> _Writer:
         if self._writer is None:
-            from torch.utils.tensorboard.writer import SummaryWriter
+            from torch.utils.tensorboard.writer import SummaryWriter  # noqa: PLC0415 - torch; only trainers log
 
             place = str(self._folder / "tensorboard")
             writer = SummaryWriter(place, purge_step=self._purge)
@@ -124,9 +124,9 @@ def _plain(value: float | str | bool) -> float | int | str | bool | None:
     return number if math.isfinite(number) else None
 
 
-def _wandb_run(folder: Path) -> Any:  # noqa: ANN401  wandb is optional and brings its own types
+def _wandb_run(folder: Path) -> Any:  # noqa: ANN401 - wandb is optional and brings its own types
     try:
-        import wandb
+        import wandb  # noqa: PLC0415 - optional
     except ImportError as error:
         raise ValueError("wandb is not installed: pip install wandb, or leave --wandb out") from error
     return wandb.init(project="robot-rl", name=folder.name, dir=str(folder), resume="allow", id=folder.name)

@@ -84,12 +84,12 @@ def run_tasks[Task, Result](
 
 
 def _start_worker(make_function: Callable[[], Callable[[Any], Any]]) -> None:
-    global _function, _setup_error  # noqa: PLW0603  the pool gives a worker no other place to keep things
+    global _function, _setup_error  # noqa: PLW0603 - the pool gives a worker no other place to keep things
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         _function = make_function()
-    except Exception as error:  # noqa: BLE001  raised to the caller by the first task
+    except Exception as error:  # noqa: BLE001 - raised to the caller by the first task
         _setup_error = error
 
 
@@ -100,7 +100,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _call(task: Any) -> Any:  # noqa: ANN401  generic in the public function
+def _call(task: Any) -> Any:  # noqa: ANN401 - generic in the public function
     if _setup_error is not None:
         raise _setup_error
     assert _function is not None, "the pool runs _start_worker first"

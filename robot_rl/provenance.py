@@ -48,7 +48,7 @@ def git_revision() -> str | None:
 def _git(root: Path, *arguments: str) -> str | None:
     command = ["git", "-C", str(root), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603  fixed arguments
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603 - fixed arguments
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -2,6 +2,7 @@
 
 import io
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -118,16 +119,21 @@ def curves(
     figure, axes = _axes(width, 3.1)
     for curve in values:
         colour = COLOURS[curve.colour]
-        axes.plot(
-            np.asarray(curve.x), np.asarray(curve.y), color=colour, linewidth=2, label=curve.name or None
-        )
+        label = curve.name or None
+        axes.plot(np.asarray(curve.x), np.asarray(curve.y), color=colour, linewidth=2, label=label)
         if curve.low is not None and curve.high is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
     if threshold is not None:
         axes.axhline(threshold[0], color=COLOURS["bad"], linewidth=1.2, linestyle=(0, (4, 3)))
-        place = {"xy": (1.0, threshold[0]), "xycoords": ("axes fraction", "data"), "xytext": (-2, 3)}
         axes.annotate(
-            threshold[1], **place, textcoords="offset points", ha="right", color=COLOURS["bad"], fontsize=9
+            threshold[1],
+            (1.0, threshold[0]),
+            (-2, 3),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="right",
+            color=COLOURS["bad"],
+            fontsize=9,
         )
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
@@ -147,8 +153,8 @@ def running_mean(values: ArrayLike, window: int) -> NDArray[np.float64]:
 
 
 def _axes(width: float, height: float) -> tuple["Figure", "Axes"]:
-    import matplotlib as mpl  # half a second, and only reports draw
-    from matplotlib.figure import Figure
+    import matplotlib as mpl  # noqa: PLC0415 - half a second, and only reports draw
+    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
 
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -156,7 +162,7 @@ def _axes(width: float, height: float) -> tuple["Figure", "Axes"]:
 
 
 def _svg(figure: "Figure") -> str:
-    import matplotlib as mpl
+    import matplotlib as mpl  # noqa: PLC0415 - as above
 
     buffer = io.StringIO()
     with mpl.rc_context(_STYLE):
@@ -165,8 +171,9 @@ def _svg(figure: "Figure") -> str:
     for name, stand_in in COLOURS.items():
         text = text.replace(stand_in, f"var(--{name})")
     text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
     # Identifiers must differ between the plots of one page.
-    mark = f"p{abs(hash(text)) % 10**8}"
+    mark = f"p{zlib.crc32(text.encode()):x}"
     text = re.sub(r'\bid="', f'id="{mark}-', text)
     text = re.sub(r"url\(#", f"url(#{mark}-", text)
     return re.sub(r'href="#', f'href="#{mark}-', text)

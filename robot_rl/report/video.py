@@ -3,10 +3,14 @@
 import io
 from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING, cast
 
 import av
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from av import VideoStream
 
 # The first that this build of FFmpeg has; browsers play all of them.
 ENCODERS = ("libx264", "libopenh264", "libvpx-vp9", "libvpx")
@@ -50,7 +54,7 @@ def encode(frames: Sequence[NDArray[np.uint8]], rate: float) -> bytes:
     # The index goes to the front, so that a page can start to play at once.
     options = {} if webm else {"movflags": "+faststart"}
     with av.open(buffer, "w", format="webm" if webm else "mp4", options=options) as container:
-        stream = container.add_stream(encoder(), rate=round(rate))
+        stream = cast("VideoStream", container.add_stream(encoder(), rate=round(rate)))
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         stream.options = {} if webm else {"crf": "26", "preset": "slow"}
         for frame in frames:

@@ -1,0 +1,83 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from data.records import equal
+from data.store import EpisodeStore
+from robot_rl.evaluate import EvaluateConfig, evaluate, record_episodes, split_waves
+from tests.robot_rl.toy import TOY, save_toy_policy
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    folder = save_toy_policy(tmp_path_factory.mktemp("toy") / "policy")
+    return EvaluateConfig(policy=folder, task=TOY, episodes=21, seed=5, workers=1, batch=4)
+
+
+@pytest.fixture(scope="module")
+def alone(config):
+    return evaluate(config)
+
+
+def test_outcomes_are_the_same_seed_by_seed_in_two_processes(config, alone):
+    together = evaluate(dataclasses.replace(config, workers=2))
+    assert together.workers == 2
+    assert together.episodes == alone.episodes
+    assert {episode.success for episode in alone.episodes} == {True, False}
+
+
+def test_every_seed_counts_once_and_the_filling_seeds_do_not(config, alone):
+    assert [episode.seed for episode in alone.episodes] == list(range(5, 26))
+    last = list(split_waves(config))[-1]
+    assert (last.seeds, last.kept) == ((25, 26, 27, 28), 1)
+
+
+def test_a_seed_has_the_same_outcome_in_a_shorter_evaluation_on_the_same_waves(config, alone):
+    shorter = evaluate(dataclasses.replace(config, episodes=6))
+    assert shorter.episodes == alone.episodes[:6]
+
+
+def test_json_has_the_documented_shape(config, alone, tmp_path):
+    result = evaluate(dataclasses.replace(config, episodes=4, json=tmp_path / "deep/out.json"))
+    content = json.loads((tmp_path / "deep/out.json").read_text())
+    assert content["success_rate"] == sum(row["success"] for row in content["episodes"]) / 4
+    assert content["interval"][0] <= content["success_rate"] <= content["interval"][1]
+    assert {"seed", "success", "steps", "max_contact_force_n", "distance_m"} <= set(content["episodes"][0])
+    assert content["timing"]["env_steps"] == sum(row["steps"] for row in content["episodes"])
+    assert content["base_hash"] == result.base_hash
+    assert content["versions"]["python"]
+
+
+def test_recorded_episodes_are_those_that_were_counted(config, alone, tmp_path):
+    kept = dataclasses.replace(config, record=(7, 25), record_to=tmp_path / "episodes")
+    evaluate(kept)
+    stored = list(EpisodeStore(tmp_path / "episodes"))
+    again = record_episodes(config, [25, 7])
+    assert [episode.seed for episode in again] == [25, 7]
+    assert sorted(episode.seed for episode in stored) == [7, 25]
+    for episode in again:
+        assert len(episode) == alone.episodes[episode.seed - 5].steps
+        twin = next(one for one in stored if one.seed == episode.seed)
+        np.testing.assert_array_equal(twin.action, episode.action)
+
+
+def test_waves_with_fewer_than_all_seeds_to_record_are_left_out(config):
+    chosen = dataclasses.replace(config, record=(7,), record_to=config.policy)
+    assert [wave.seeds for wave in split_waves(chosen) if wave.record] == [(5, 6, 7, 8)]
+    assert not equal(*record_episodes(config, [7, 8]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"episodes": 0}, "episodes is 0"),
+        ({"gain": 1.5}, "gain is 1.5"),
+        ({"record": (4,)}, "allowed are 5 to 25"),
+        ({"record": (5,)}, "--record-to"),
+    ],
+)
+def test_impossible_settings_are_refused_with_the_allowed_values(config, changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(config, **changes)
