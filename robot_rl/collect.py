@@ -72,7 +72,7 @@ class ExpertRunner:
     """Runs the expert in one process; builds the environment once."""
 
     def __init__(self, task: str, options: Mapping[str, float]) -> None:
-        import sim  # noqa: PLC0415 - seconds; only workers simulate
+        import sim
 
         self._env = sim.make(task, **options)
 
@@ -224,7 +224,7 @@ def _record(config: CollectConfig, seeds: Sequence[int]) -> Iterator[Episode]:
 
 
 def _open_store(config: CollectConfig) -> EpisodeStore:
-    import sim  # noqa: PLC0415 - seconds; the command line stays fast
+    import sim
 
     env = sim.make(config.task, **config.options)
     facts: Any = env.unwrapped

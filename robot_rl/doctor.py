@@ -117,7 +117,7 @@ def _rendering() -> Finding:
 def _video() -> Finding:
     if importlib.util.find_spec("av") is None:
         return Finding("video", Status.MISSING, "PyAV is missing", "make setup")
-    from robot_rl.report.video import encoder  # noqa: PLC0415 - imports PyAV, which may be missing
+    from robot_rl.report.video import encoder
 
     try:
         return Finding("video", Status.OK, f"PyAV encodes {encoder()}")

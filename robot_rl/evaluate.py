@@ -9,19 +9,18 @@ import dataclasses
 import functools
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.config import to_dict
 from data.manifest import atomic_write_json
-from robot_rl.control import run_wave
 from robot_rl.parallel import resolve_workers, run_tasks
 from robot_rl.progress import stage
 from robot_rl.provenance import config_hash, git_revision, versions
 from robot_rl.statistics import wilson_interval
-from robot_rl.threads import one_torch_thread
+from robot_rl.waves import EpisodeResult, WaveResult, WaveRunner, split_waves
 
 if TYPE_CHECKING:
     from data.records import Episode
@@ -82,22 +81,6 @@ class EvaluateConfig:
 
 
 @dataclass(frozen=True)
-class EpisodeResult:
-    """Outcome of one seed."""
-
-    seed: int
-    success: bool
-    steps: int
-    """control steps until the episode ended"""
-    facts: Mapping[str, float] = field(default_factory=dict)
-    """the task's diagnostics at the end, and the largest contact force in N where it is measured"""
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values: seed, success, steps and the facts side by side."""
-        return {"seed": self.seed, "success": self.success, "steps": self.steps, **self.facts}
-
-
-@dataclass(frozen=True)
 class EvaluationResult:
     """What :func:`evaluate` found."""
 
@@ -147,26 +130,6 @@ class EvaluationResult:
         }
 
 
-@dataclass(frozen=True)
-class Wave:
-    """Seeds that run as one batch."""
-
-    seeds: tuple[int, ...]
-    kept: int
-    """how many of them count, from the first; the rest fills the batch up"""
-    record: frozenset[int]
-    """seeds whose episodes come back whole"""
-
-
-@dataclass(frozen=True)
-class WaveResult:
-    """What a worker hands back."""
-
-    results: tuple[EpisodeResult, ...]
-    recorded: tuple["Episode", ...]
-    base_hash: str
-
-
 def evaluate(config: EvaluateConfig) -> EvaluationResult:
     """Run every seed once and count successes, judged by the simulator's true state.
 
@@ -190,23 +153,15 @@ def evaluate(config: EvaluateConfig) -> EvaluationResult:
             done = [episode.success for wave in found.values() for episode in wave.results]
             bar.update(len(done), f"{sum(done)} of {len(done)} succeeded")
     ordered = [found[index] for index in range(len(waves))]
-    result = EvaluationResult(
+    evaluation = EvaluationResult(
         episodes=tuple(episode for wave in ordered for episode in wave.results),
         base_hash=_one_hash(ordered),
         wall_seconds=time.monotonic() - started,
         workers=workers,
         config=to_dict(config),
     )
-    _keep(config, result, [episode for wave in ordered for episode in wave.recorded])
-    return result
-
-
-def split_waves(config: EvaluateConfig) -> Iterator[Wave]:
-    """Cut the seeds into waves of ``config.batch``."""
-    for first in range(config.seed, config.seeds.stop, config.batch):
-        seeds = tuple(range(first, first + config.batch))
-        kept = min(config.batch, config.seeds.stop - first)
-        yield Wave(seeds, kept, frozenset(config.record) & frozenset(seeds[:kept]))
+    _keep(config, evaluation, [episode for wave in ordered for episode in wave.recorded])
+    return evaluation
 
 
 def record_episodes(config: EvaluateConfig, seeds: Sequence[int]) -> list["Episode"]:
@@ -233,47 +188,6 @@ def record_episodes(config: EvaluateConfig, seeds: Sequence[int]) -> list["Episo
     return [found[seed] for seed in seeds]
 
 
-class WaveRunner:
-    """Runs waves in one process; loads policy, refiner and environments once."""
-
-    def __init__(self, config: EvaluateConfig) -> None:
-        import sim  # noqa: PLC0415 - simulator and torch cost seconds
-        from policies.checkpoint import load  # noqa: PLC0415 - as above
-        from robot_rl.parts import load_refiner  # noqa: PLC0415 - as above
-
-        self._gain = config.gain
-        self._policy = load(config.policy, device=config.device)
-        self._refiner = None if config.refiner is None else load_refiner(config.refiner, device=config.device)
-        self._envs = [sim.make(config.task, **config.options) for _ in range(config.batch)]
-
-    def __call__(self, wave: Wave) -> WaveResult:
-        """Run one wave."""
-        before = self._policy.hash()
-        with one_torch_thread():
-            episodes = run_wave(self._envs, wave.seeds, self._policy, self._refiner, gain=self._gain)
-        if self._policy.hash() != before:
-            raise RuntimeError("the base policy's weights changed during evaluation; the result is void")
-        kept = episodes[: wave.kept]
-        return WaveResult(
-            results=tuple(summarise(episode) for episode in kept),
-            recorded=tuple(episode for episode in kept if episode.seed in wave.record),
-            base_hash=before,
-        )
-
-
-def summarise(episode: "Episode") -> EpisodeResult:
-    """Outcome of a recorded episode."""
-    assert episode.seed is not None, "evaluation resets with a seed"
-    facts = {name: float(value) for name, value in episode.metadata.items() if _is_number(value)}
-    if "contact_force_n" in episode.extra:
-        facts["max_contact_force_n"] = float(episode.extra["contact_force_n"].max())
-    return EpisodeResult(episode.seed, episode.success, len(episode), facts)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _one_hash(waves: list[WaveResult]) -> str:
     hashes = {wave.base_hash for wave in waves}
     if len(hashes) != 1:
@@ -288,7 +202,7 @@ def _keep(config: EvaluateConfig, result: EvaluationResult, episodes: list["Epis
         config.json.parent.mkdir(parents=True, exist_ok=True)
         atomic_write_json(config.json, result.to_json())
     if config.record_to is not None and episodes:
-        from data.store import EpisodeStore  # noqa: PLC0415 - zarr is needed only here
+        from data.store import EpisodeStore
 
         store = EpisodeStore(config.record_to)
         for episode in episodes:

@@ -109,7 +109,7 @@ class MetricsLog:
 
     def _tensorboard(self) -> _Writer:
         if self._writer is None:
-            from torch.utils.tensorboard.writer import SummaryWriter  # noqa: PLC0415 - torch; only trainers log
+            from torch.utils.tensorboard.writer import SummaryWriter
 
             place = str(self._folder / "tensorboard")
             writer = SummaryWriter(place, purge_step=self._purge)
@@ -126,7 +126,7 @@ def _plain(value: float | str | bool) -> float | int | str | bool | None:
 
 def _wandb_run(folder: Path) -> Any:  # noqa: ANN401 - wandb is optional and brings its own types
     try:
-        import wandb  # noqa: PLC0415 - optional
+        import wandb
     except ImportError as error:
         raise ValueError("wandb is not installed: pip install wandb, or leave --wandb out") from error
     return wandb.init(project="robot-rl", name=folder.name, dir=str(folder), resume="allow", id=folder.name)

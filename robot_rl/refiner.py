@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from policies.hooks import DenoiseHook
-from robot_rl.correct.corrector import Corrector
-
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from policies.hooks import DenoiseHook  # noqa: TC004 - the loop imports this module without torch
     from policies.policy import Policy
     from policies.request import ChunkRequest
+    from robot_rl.correct.corrector import Corrector  # noqa: TC004 - as above
 
 
 class NoisePolicy:

@@ -38,7 +38,7 @@ def wilson_interval(successes: int, trials: int, confidence: float = CONFIDENCE)
         raise ValueError(
             f"{successes} successes of {trials} trials: allowed are 0 <= successes <= trials and trials >= 1"
         )
-    from statsmodels.stats.proportion import proportion_confint  # noqa: PLC0415 - brings pandas: 1 s
+    from statsmodels.stats.proportion import proportion_confint
 
     low, high = proportion_confint(successes, trials, alpha=1 - confidence, method="wilson")
     return max(0.0, float(low)), min(1.0, float(high))
@@ -79,7 +79,7 @@ def paired_difference(
 
 def mcnemar_p(only_first: int, only_second: int) -> float:
     """Two-sided exact McNemar test (statsmodels ``mcnemar``); 1 when no pair is discordant."""
-    from statsmodels.stats.contingency_tables import mcnemar  # noqa: PLC0415 - as above
+    from statsmodels.stats.contingency_tables import mcnemar
 
     return float(mcnemar([[0, only_first], [only_second, 0]], exact=True).pvalue)
 

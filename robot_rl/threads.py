@@ -19,7 +19,7 @@ def limit_threads() -> None:
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
     """Run the block with one torch thread, so that sums have one order however many cores there are."""
-    import torch  # noqa: PLC0415 - this module runs before the environment is set
+    import torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(_help())
         return 0
     if words[0] == "--version":
-        from robot_rl.provenance import versions  # noqa: PLC0415 - only here
+        from robot_rl.provenance import versions
 
         sys.stdout.write(f"robot-rl {versions()['robot-rl']}\n")
         return 0

@@ -5,7 +5,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ COLOURS = {
     "refined": "#050505",
     "bad": "#060606",
 }
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 10.5,
@@ -153,8 +153,8 @@ def running_mean(values: ArrayLike, window: int) -> NDArray[np.float64]:
 
 
 def _axes(width: float, height: float) -> tuple["Figure", "Axes"]:
-    import matplotlib as mpl  # noqa: PLC0415 - half a second, and only reports draw
-    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -162,7 +162,7 @@ def _axes(width: float, height: float) -> tuple["Figure", "Axes"]:
 
 
 def _svg(figure: "Figure") -> str:
-    import matplotlib as mpl  # noqa: PLC0415 - as above
+    import matplotlib as mpl
 
     buffer = io.StringIO()
     with mpl.rc_context(_STYLE):

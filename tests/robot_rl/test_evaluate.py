@@ -6,7 +6,8 @@ import pytest
 
 from data.records import equal
 from data.store import EpisodeStore
-from robot_rl.evaluate import EvaluateConfig, evaluate, record_episodes, split_waves
+from robot_rl.evaluate import EvaluateConfig, evaluate, record_episodes
+from robot_rl.waves import split_waves
 from tests.robot_rl.toy import TOY, save_toy_policy
 
 
