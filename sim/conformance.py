@@ -1,0 +1,131 @@
+"""Checks that a task keeps the contract everything else relies on; run it over a task of your own.
+
+from sim.conformance import check_task
+check_task(lambda: MyTask())
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+
+from data.features import check_sample
+from sim.env import MujocoTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from sim.env import Observation
+
+
+class ConformanceError(AssertionError):
+    """A task breaks the contract; the message says which part."""
+
+
+def check_task(make: Callable[[], Any], *, steps: int = 40, seed: int = 7) -> None:
+    """Checks a task against Gymnasium's rules and ours.
+
+    Args:
+        make: builds a fresh environment.
+        steps: length of the compared runs, control steps.
+        seed: seed of the episode and of the random actions.
+
+    Raises:
+        ConformanceError: the task breaks one of our rules: typed features, one outcome flag, sparse reward,
+            same seed same episode, exact save and restore, exact number of steps.
+        AssertionError: the task breaks one of Gymnasium's.
+    """
+    env = make().unwrapped
+    if not isinstance(env, MujocoTask):
+        raise ConformanceError(f"{type(env).__name__} does not derive from sim.env.MujocoTask.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env, skip_render_check=True)
+    _check_text(env)
+    actions = np.random.default_rng(seed).uniform(
+        env.action_spec.low, env.action_spec.high, (steps, env.action_spec.size)
+    )
+    first = _run(env, seed, actions)
+    _same(first, _run(make().unwrapped, seed, actions), "a second environment with the same seed")
+    _same(first, _run(env, seed, actions), "the same environment reset with the same seed")
+    _check_restore(env, make().unwrapped, seed, actions)
+    _check_length(env, seed)
+
+
+def _check_text(env: MujocoTask) -> None:
+    if not env.task_text:
+        raise ConformanceError("task_text is empty; say the task in words.")
+    if env.action_spec.rate_hz != env.control_hz:
+        raise ConformanceError(f"action_spec has {env.action_spec.rate_hz} Hz, the task {env.control_hz} Hz.")
+
+
+def _run(env: MujocoTask, seed: int, actions: NDArray[np.float64]) -> list[Observation]:
+    observations = [env.reset(seed=seed)[0]]
+    observations += _follow(env, actions)
+    return observations
+
+
+def _follow(env: MujocoTask, actions: NDArray[np.float64]) -> list[Observation]:
+    """Steps until the actions or the episode end, checking every step."""
+    observations = []
+    for action in actions:
+        observation, reward, terminated, truncated, info = env.step(action)
+        check_sample(observation, env.features, source=type(env).__name__)
+        if set(observation) != set(env.features):
+            raise ConformanceError(
+                f"observed {sorted(observation)}, but features lists {sorted(env.features)}."
+            )
+        if terminated and truncated:
+            raise ConformanceError("a step is both terminated and truncated.")
+        if not isinstance(info.get("success"), bool) or reward != float(info["success"]):
+            raise ConformanceError(
+                f"reward {reward} with info['success'] {info.get('success')!r}; reward is 1 on success."
+            )
+        observations.append(observation)
+        if terminated or truncated:
+            break
+    return observations
+
+
+def _check_restore(env: MujocoTask, other: MujocoTask, seed: int, actions: NDArray[np.float64]) -> None:
+    half = len(actions) // 2
+    if len(_run(env, seed, actions[:half])) <= half:
+        raise ConformanceError(
+            f"the episode of seed {seed} ends within {half} random steps; give another seed."
+        )
+    state = env.save()
+    expected = _follow(env, actions[half:])
+    other.reset(seed=seed + 1)
+    other.restore(state)
+    _same(expected, _follow(other, actions[half:]), "another environment after restore()")
+    env.restore(state)
+    _same(expected, _follow(env, actions[half:]), "the same environment after restore()")
+
+
+def _check_length(env: MujocoTask, seed: int) -> None:
+    env.reset(seed=seed)
+    middle = (env.action_spec.low + env.action_spec.high) / 2
+    for _ in range(env.max_steps):
+        _, _, terminated, truncated, _ = env.step(middle)
+        if terminated or truncated:
+            break
+    if not terminated and not (truncated and env.elapsed_steps == env.max_steps):
+        raise ConformanceError(
+            f"truncated is {truncated} after {env.elapsed_steps} of {env.max_steps} steps."
+        )
+
+
+def _same(expected: Sequence[Observation], found: Sequence[Observation], whose: str) -> None:
+    if len(expected) != len(found):
+        raise ConformanceError(f"{whose} ends after {len(found)} observations instead of {len(expected)}.")
+    for step, (a, b) in enumerate(zip(expected, found, strict=True)):
+        for key in a:
+            if not np.array_equal(a[key], b[key]):
+                raise ConformanceError(
+                    f"{whose} differs in {key!r} at step {step}: {b[key]} instead of {a[key]}."
+                )
