@@ -59,7 +59,7 @@ def test_one_iteration_follows_a_target_that_moves_8_mm():
         target = target + np.array([0.006, -0.008, 0.008 if step % 2 else -0.008])
         joints = inverse.solve(joints, target)
         tool.update(joints)
-        np.testing.assert_allclose(tool.position, target, atol=3e-4)
+        np.testing.assert_allclose(tool.position, target, atol=5e-4)
         np.testing.assert_allclose(tool.rotation, np.diag([1.0, -1.0, -1.0]), atol=2e-3)
 
 

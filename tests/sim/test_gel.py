@@ -52,7 +52,7 @@ def held(mass, gravity, force=(0, 0, 0), torque=(0, 0, 0)):
 
 @pytest.mark.parametrize("tilt", [0.0, 0.4, 0.9])
 def test_known_weight_on_tilted_pads_reads_normal_and_shear(tilt):
-    """0.3 kg weigh 2.943 N: cos(tilt) of it is shear along the finger, sin(tilt) presses the left pad more."""
+    """0.3 kg weigh 2.943 N: cos(tilt) of it is shear along the finger, sin(tilt) loads the left pad."""
     weight = 0.3 * 9.81
     grip, log = held(0.3, (0.0, 9.81 * np.sin(tilt), 9.81 * np.cos(tilt)))
     pads = grip.read(log)
