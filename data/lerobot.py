@@ -256,8 +256,8 @@ class LeRobotFolder:
         files = sorted((self.path / "meta/episodes").glob("chunk-*/file-*.parquet"))
         if not files:
             raise DatasetError(
-                f"{self.path} has no {_EPISODE_TABLE}, the table that says where each episode lies. Copy it "
-                "from the source of the dataset, or record again: LeRobot writes it when finalize() is called."
+                f"{self.path} has no {_EPISODE_TABLE}, the table that says where each episode lies. "
+                "Copy it from the source of the dataset, or record again: LeRobot writes it in finalize()."
             )
         episodes: dict[int, dict[str, Any]] = {}
         for file in files:
