@@ -56,10 +56,10 @@ def test_one_iteration_follows_a_target_that_moves_8_mm():
     target = np.array([0.5, 0.0, 0.55])
     joints = inverse.solve(HOME, target, iterations=12)
     for step in range(20):
-        target = target + np.array([0.006, -0.008, 0.008 if step % 2 else -0.008])
+        target = target + np.array([0.006 if step % 4 < 2 else -0.006, -0.008, 0.008 if step % 2 else -0.008])
         joints = inverse.solve(joints, target)
         tool.update(joints)
-        np.testing.assert_allclose(tool.position, target, atol=5e-4)
+        np.testing.assert_allclose(tool.position, target, atol=3e-4)
         np.testing.assert_allclose(tool.rotation, np.diag([1.0, -1.0, -1.0]), atol=2e-3)
 
 
