@@ -37,7 +37,7 @@ def native() -> FlowPolicy:
     spec = ActionSpec(
         (ActionGroup("tool", ACTION, "delta", "position", "base", unit="m", low=(-1.0,), high=(1.0,)),), 20.0
     )
-    policy = FlowPolicy(FlowConfig(horizon=HORIZON, steps=STEPS), features, spec)
+    policy = FlowPolicy(FlowConfig(inputs=tuple(features), horizon=HORIZON, steps=STEPS), features, spec)
     made_up = {"observation.state": (1000, STATE), "action": (1000, ACTION)}
     policy.fit(compute_statistics({key: generator.normal(size=shape) for key, shape in made_up.items()}))
     return policy.eval()
