@@ -50,6 +50,7 @@ ARM_FEATURES = {
     },
 }
 _GRAVITY = np.array([0.0, 0.0, -9.81])
+CAMERAS = ("front", "wrist")
 FINGERTIPS_M = 0.1034
 """Distance of the fingertips' centre from the wrist."""
 _ARM = slice(0, 7)
@@ -74,26 +75,37 @@ class ArmTask(MujocoTask):
 
     Args:
         model: compiled scene with the arm of arm.xml, shared between environments.
-        touch: reader of the fingertips.
+        touch: reader of the fingertips; None if the task has no touch.
         control: settings of the Cartesian controller.
         shifts: differences of the simulated hardware.
         tool_mass_kg: mass that the wrist sensor carries and that is taken off its reading: hand, fingers,
             held object.
         tool_mass_z_m: distance of that mass's centre beyond the wrist, in m.
+        cameras: pictures to observe as `observation.images.<camera>`: `front`, `wrist` or both.
+        image_size: height and width of those pictures, in pixels.
         render_mode: see Gymnasium.
     """
 
     def __init__(
         self,
         model: mujoco.MjModel,
-        touch: Touch,
+        touch: Touch | None,
         *,
         control: CartesianConfig,
         shifts: Shifts = NO_SHIFTS,
         tool_mass_kg: float = 0.8,
         tool_mass_z_m: float = 0.05,
+        cameras: tuple[str, ...] = (),
+        image_size: tuple[int, int] = (96, 96),
         render_mode: str | None = None,
     ) -> None:
+        unknown = [name for name in cameras if name not in CAMERAS]
+        if unknown:
+            raise ValueError(f"cameras names {unknown[0]!r}; allowed: {', '.join(CAMERAS)}.")
+        picture = Feature((*image_size, 3), "uint8", "", ("height", "width", "channel"))
+        self.features = {**self.features, **{f"observation.images.{name}": picture for name in cameras}}
+        self._cameras = tuple(cameras)
+        self._image_size = image_size
         super().__init__(
             _shifted(model, shifts) if shifts.changes_physics else model, render_mode=render_mode
         )
@@ -180,7 +192,8 @@ class ArmTask(MujocoTask):
         force = -raw[:3] - weight
         torque = -raw[3:] - _cross(centre, weight) - _cross(self._tool, force)
         self.memory["wrench"] = np.concatenate([force, torque])
-        for side, values in self.touch.read(self.log).items():
+        touched = self.touch.read(self.log) if self.touch else {}
+        for side, values in touched.items():
             self.memory[f"tactile.{side}"] = values
 
     def refresh(self) -> None:
@@ -199,19 +212,23 @@ class ArmTask(MujocoTask):
         return self.memory["target"] - self._measured.position
 
     def arm_observation(self) -> Observation:
-        """Returns the entries described by `ARM_FEATURES`."""
+        """Returns measured state, wrench, touch and pictures, as far as the task has them."""
         velocity = self._measured.jacobian()[:3] @ self.data.qvel[_ARM]
         position = self._measured.position
         joints = self.data.qpos[_ARM] + self._encoder
         width = [self.data.qpos[FINGERS].sum()]
         state = np.concatenate([position, velocity, self.memory["target"] - position, joints, width])
+        touch = {
+            f"observation.{key}": self.memory[key].copy() for key in self.memory if key.startswith("tactile")
+        }
+        pictures = {
+            f"observation.images.{name}": self.picture(name, *self._image_size) for name in self._cameras
+        }
         return {
             "observation.state": state.astype(np.float32),
             "observation.wrench": self.memory["wrench"].astype(np.float32),
-            **{
-                f"observation.tactile.{side}": self.memory[f"tactile.{side}"].copy()
-                for side in ("left", "right")
-            },
+            **touch,
+            **pictures,
         }
 
 

@@ -34,6 +34,7 @@ type SavedState = dict[str, NDArray[Any]]
 
 ASSETS = Path(__file__).parent / "assets"
 _PHYSICS = mujoco.mjtState.mjSTATE_INTEGRATION
+_EXPERT_STREAM = 1
 _LIMIT = {"m": 10.0, "m/s": 50.0, "rad": 10.0, "rad/s": 100.0, "N": 1e4, "N m": 1e4}
 
 
@@ -73,6 +74,14 @@ def load_model(file: str) -> mujoco.MjModel:
 def copy_model(model: mujoco.MjModel) -> mujoco.MjModel:
     """Returns a private copy of a shared model, for an environment whose physics differ."""
     return copy.copy(model)
+
+
+def expert_generator(seed: int) -> np.random.Generator:
+    """Returns an expert's generator, unrelated to that of an environment reset with the same seed.
+
+    With the same stream, what the expert draws would be a function of where the episode starts.
+    """
+    return np.random.default_rng((seed, _EXPERT_STREAM))
 
 
 class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
@@ -133,6 +142,9 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
     @abstractmethod
     def _judge(self) -> Judgement:
         """Judges the true state after a control step (also called after reset, where success is ignored)."""
+
+    def _restored(self) -> None:
+        """Rebuilds what a task derives from `self.memory`, such as an episode's text, after `restore`."""
 
     def expert(self, seed: int) -> Expert:
         """Returns a scripted demonstrator for the running episode.
@@ -217,6 +229,7 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         self.memory = {
             k.removeprefix("memory."): v.copy() for k, v in state.items() if k.startswith("memory.")
         }
+        self._restored()
         return self._observe()
 
     def refresh(self) -> None:

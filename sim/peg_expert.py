@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sim.env import expert_generator
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -30,7 +32,7 @@ class PegExpert:
         self, env: PegInsert, seed: int, *, trust_estimate: bool = False, noise: float = 1.0
     ) -> None:
         self._env = env
-        self._rng = np.random.default_rng(seed)
+        self._rng = expert_generator(seed)
         self._goal = env.estimate if trust_estimate else env.hole
         self._noise = noise
         self._pace = _STEP_M * (1.0 + noise * self._rng.uniform(-0.25, 0.35))

@@ -15,7 +15,6 @@ from sim.control import CartesianConfig
 from sim.env import ASSETS, Judgement, Observation
 from sim.gel import GelGrip
 from sim.peg_expert import PegExpert
-from sim.shifts import NO_SHIFTS, Shifts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,8 +50,7 @@ class PegInsert(ArmTask):
     Args:
         estimate_std_m: standard deviation of the estimate's error per axis, in m.
         estimate_clip_std: errors are clipped at this many standard deviations.
-        shifts: differences of the simulated hardware.
-        render_mode: see Gymnasium.
+        **options: `shifts`, `cameras`, `image_size`, `render_mode`; see `ArmTask`.
     """
 
     task_text = "insert the peg into the hole"
@@ -76,14 +74,13 @@ class PegInsert(ArmTask):
         *,
         estimate_std_m: float = 0.0012,
         estimate_clip_std: float = 2.5,
-        shifts: Shifts = NO_SHIFTS,
-        render_mode: str | None = None,
+        **options: Any,  # noqa: ANN401 - handed on
     ) -> None:
         if not 0 <= estimate_std_m <= 0.01:
             raise ValueError(f"estimate_std_m is {estimate_std_m}; give 0 to 0.01 m.")
         touch = GelGrip(PEG_HALF_WIDTH_M)
         touch.bind(_model())
-        super().__init__(_model(), touch, control=_CONTROL, shifts=shifts, render_mode=render_mode)
+        super().__init__(_model(), touch, control=_CONTROL, **options)
         self.estimate_std_m = estimate_std_m
         self.estimate_clip_std = estimate_clip_std
         self._tip = self.model.site("tip").id

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 CAMERAS = ("top",)
 GOAL_RADIUS = 0.03
-_EXPERT_STREAM = 1
 _PUSHER, _DISC = slice(0, 2), slice(2, 4)
 _STATE = Feature(
     (4,),
@@ -181,14 +180,6 @@ class PlanarTask(MujocoTask):
             "contact_force_n": float(self.memory["peak_force"][0]),
             "goal_distance_m": self.goal_distance,
         }
-
-
-def expert_generator(seed: int) -> np.random.Generator:
-    """Returns an expert's generator, unrelated to that of an environment reset with the same seed.
-
-    With the same stream, what the expert draws would be a function of where the episode starts.
-    """
-    return np.random.default_rng((seed, _EXPERT_STREAM))
 
 
 def _check_shifts(shifts: Shifts) -> None:

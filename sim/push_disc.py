@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sim.env import Judgement
+from sim.env import Judgement, expert_generator
 from sim.planar import MAX_OFFSET, disc, get_behind_and_push, goal_mark, planar_model
-from sim.planar_task import GOAL_RADIUS, PlanarTask, expert_generator
+from sim.planar_task import GOAL_RADIUS, PlanarTask
 
 if TYPE_CHECKING:
     import mujoco

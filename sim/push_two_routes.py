@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from sim.env import Judgement
+from sim.env import Judgement, expert_generator
 from sim.planar import DISC_RADIUS, MAX_OFFSET, disc, get_behind_and_push, goal_mark, planar_model, post, wall
-from sim.planar_task import GOAL_RADIUS, PlanarTask, expert_generator
+from sim.planar_task import GOAL_RADIUS, PlanarTask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
