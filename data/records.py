@@ -174,7 +174,10 @@ class Episode:
         for name, kind in CATEGORIES.items():
             unknown = set(np.unique(getattr(self, name))) - set(kind)
             if unknown:
-                raise ValueError(f"Episode {self.id}: {name} holds {sorted(unknown)}; allowed: {[*kind]}.")
+                raise ValueError(
+                    f"Episode {self.id}: {name} holds {sorted(map(str, unknown))}; "
+                    f"allowed: {[str(member) for member in kind]}."
+                )
 
     def _check_chunks(self) -> None:
         known = [chunk.id for chunk in self.chunks]

@@ -22,9 +22,9 @@ ACTION_COLUMNS = ("action_base", "action_policy", "action_intended", "action")
 STEP_COLUMNS: Mapping[str, str] = {
     "chunk_id": "int64",
     "chunk_index": "int64",
-    "source": "<U10",
+    "source": "<U16",
     "segment_id": "int64",
-    "segment_kind": "<U10",
+    "segment_kind": "<U16",
     "reward": "float64",
     "terminated": "bool",
     "truncated": "bool",

@@ -1,0 +1,60 @@
+"""Episodes for tests; every number differs from every other, so that a swap shows."""
+
+import numpy as np
+
+from data.records import Chunk, EpisodeBuilder, Outcome, SegmentKind, Source, Step
+
+
+def observation(rng):
+    return {
+        "observation.state": rng.random(5).astype(np.float32),
+        "observation.wrench": rng.normal(size=6).astype(np.float32),
+        "observation.tactile.left": rng.random((4, 4, 3)).astype(np.float32),
+        "observation.images.wrist": rng.integers(0, 255, (8, 6, 3), dtype=np.uint8),
+    }
+
+
+def fill(target, steps, rng):
+    """Feed steps to a builder or recorder: plans of 4, a person takes over at a third."""
+    target.start(observation(rng))
+    for t in range(steps):
+        if t % 4 == 0:
+            noise = rng.random((6, 3)).astype(np.float32) if t % 8 == 0 else None
+            selected = {"candidates": rng.random((2, 6, 3)), "index": 1} if t % 8 else {}
+            target.add_chunk(
+                Chunk(t // 4, t, rng.random((6, 3)).astype(np.float32), noise, t % 3, **selected)
+            )
+        human = t > steps // 3
+        step = Step(
+            action=rng.random(3),
+            action_base=rng.random(3),
+            action_policy=None if human else rng.random(3),
+            action_intended=rng.random(3) if human else None,
+            chunk_id=t // 4,
+            chunk_index=t % 4,
+            source=Source.HUMAN if human else Source.POLICY,
+            segment_id=int(human),
+            segment_kind=SegmentKind.RECOVERY if human else SegmentKind.NONE,
+            reward=float(t == steps - 1),
+            terminated=t == steps - 1,
+            wall_time=1.7e9 + 0.05 * t,
+            monotonic_time=12.5 + 0.05 * t,
+            gain=0.5,
+        )
+        extra = {"contact_force_n": rng.random(), "residual": rng.random(3)}
+        target.append(step, observation(rng), extra)
+
+
+def episode(id_="one", steps=13, seed=0):
+    builder = EpisodeBuilder(
+        id=id_,
+        task="insert the peg",
+        seed=seed,
+        robot="arm",
+        operator="ada",
+        base_version="b1",
+        refiner_version="r2",
+        metadata={"hole_error_m": np.array([0.001, -0.002])},
+    )
+    fill(builder, steps, np.random.default_rng(seed))
+    return builder.finish(Outcome.SUCCESS)

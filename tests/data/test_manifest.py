@@ -1,0 +1,37 @@
+import json
+
+import pytest
+
+from data.manifest import atomic_write_json, atomic_write_text, file_manifest, sha256_bytes, sha256_file
+
+
+def test_checksums_are_the_published_ones(tmp_path):
+    assert sha256_bytes(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    (tmp_path / "f").write_bytes(b"abc")
+    assert sha256_file(tmp_path / "f") == sha256_bytes(b"abc")
+
+
+def test_writing_replaces_and_leaves_nothing_else(tmp_path):
+    atomic_write_text(tmp_path / "a.txt", "one")
+    atomic_write_text(tmp_path / "a.txt", "zwölf")
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "zwölf"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path):
+    atomic_write_json(tmp_path / "a.json", {"x": 1})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        atomic_write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"x": 1}
+    with pytest.raises(OSError, match="No such file"):
+        atomic_write_text(tmp_path / "missing" / "a", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_manifest_lists_every_file_below(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/c").write_bytes(b"abc")
+    (tmp_path / "a").write_bytes(b"")
+    found = file_manifest(tmp_path)
+    assert list(found) == ["a", "b/c"]
+    assert found["b/c"] == {"bytes": 3, "sha256": sha256_bytes(b"abc")}

@@ -1,0 +1,384 @@
+import logging
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from data.errors import DamagedEpisodeError, LockedStoreError, StoreError
+from data.features import Feature
+from data.records import Outcome, equal
+from data.store import EpisodeStore, Partial
+from tests.data.episodes import episode, fill, observation
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = EpisodeStore(tmp_path / "demos")
+    for seed, id_ in enumerate(["a", "b", "c"]):
+        made.write(episode(id_, steps=7 + seed, seed=seed))
+    return made
+
+
+def record(store, id_, steps, seed=0, **facts):
+    recorder = store.recorder(id=id_, task="insert the peg", seed=seed, **facts)
+    fill(recorder, steps, np.random.default_rng(seed))
+    return recorder
+
+
+def test_episodes_come_back_equal_bit_for_bit(store):
+    again = EpisodeStore(store.path)
+    assert again.ids() == ["a", "b", "c"]
+    assert len(again) == 3
+    for seed, found in enumerate(again):
+        assert equal(found, episode("abc"[seed], steps=7 + seed, seed=seed))
+    summary = again.summary("b")
+    assert (summary.steps, summary.outcome, summary.seed) == (8, Outcome.SUCCESS, 1)
+    assert again.damages() == {}
+
+
+def test_the_zarr_package_reads_the_same_arrays_without_a_warning(store):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        group = zarr.open_group(store.path, mode="r")
+        assert sorted(key for key, _ in group.members()) == ["a", "b", "c"]
+        one, want = group["b"], store.read("b")
+        np.testing.assert_array_equal(one["steps/action_base"][:], want.action_base)
+        np.testing.assert_array_equal(
+            one["observations/observation.images.wrist"][:], want.observations["observation.images.wrist"]
+        )
+        np.testing.assert_array_equal(one["steps/terminated"][:], want.terminated)
+        assert one.attrs["task"] == "insert the peg"
+
+
+def test_pictures_larger_than_a_chunk_come_back_equal(tmp_path, monkeypatch):
+    monkeypatch.setattr("data.zarr_files._CHUNK_BYTES", 500)
+    store = EpisodeStore(tmp_path / "s")
+    store.write(episode())
+    record(store, "two", 13).finish("success")
+    assert len(list((store.path / "one/observations/observation.images.wrist").glob("c.*"))) == 5
+    assert equal(store.read("one"), episode())
+    np.testing.assert_array_equal(store.read("two").action, episode().action)
+    np.testing.assert_array_equal(
+        zarr.open_group(store.path, mode="r")["one/observations/observation.images.wrist"][:],
+        episode().observations["observation.images.wrist"],
+    )
+
+
+def test_a_recorded_episode_equals_the_one_that_was_built(tmp_path):
+    store = EpisodeStore(tmp_path / "s")
+    facts = {"robot": "arm", "operator": "ada", "base_version": "b1", "refiner_version": "r2"}
+    metadata = {"hole_error_m": np.array([0.001, -0.002])}
+    recorder = store.recorder(
+        id="one", task="insert the peg", seed=0, metadata=metadata, flush_every=5, **facts
+    )
+    fill(recorder, 13, np.random.default_rng(0))
+    assert recorder.finish(Outcome.SUCCESS) == "one"
+    assert equal(store.read("one"), episode())
+    assert store.partials() == []
+    assert [entry.name for entry in store.path.iterdir() if entry.name.startswith(".")] == []
+
+
+FILES = [
+    "zarr.json",
+    "steps/action/c.0.0",
+    "steps/action/zarr.json",
+    "observations/observation.images.wrist/c.0.0.0.0",
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["delete", "truncate", "flip", "empty"])
+def test_a_damaged_file_is_reported_with_its_episode_and_the_others_stay_readable(
+    store, name, damage, caplog
+):
+    file = store.path / "b" / name
+    content = bytearray(file.read_bytes())
+    if damage == "delete":
+        file.unlink()
+    elif damage == "flip":
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    else:
+        file.write_bytes(content[: len(content) // 2 if damage == "truncate" else 0])
+    with pytest.raises(DamagedEpisodeError, match=r"Episode b is damaged: .*" + name.split("/")[-1]):
+        store.read("b")
+    with caplog.at_level(logging.ERROR):
+        assert [found.id for found in store] == ["a", "c"]
+    assert "Episode b is damaged" in caplog.text
+    assert list(store.damages()) == ["b"]
+
+
+def test_a_chunk_that_vanished_is_never_zeros_even_to_zarr(store):
+    (store.path / "a/steps/action/c.0.0").unlink()
+    assert np.isnan(zarr.open_group(store.path, mode="r")["a/steps/action"][:]).all()
+
+
+def test_a_list_of_files_that_leads_outside_is_refused(store):
+    file = store.path / "a/zarr.json"
+    file.write_text(file.read_text().replace("steps/action/c.0.0", "../c/zarr.json"))
+    with pytest.raises(DamagedEpisodeError, match="changed after"):
+        store.read("a")
+
+
+def test_an_episode_is_written_once(store):
+    with pytest.raises(StoreError, match="Episode a exists already"):
+        store.write(episode("a"))
+    with pytest.raises(StoreError, match="Episode a exists already"):
+        store.recorder(id="a", task="t")
+    assert equal(store.read("a"), episode("a", steps=7))
+    store.write(episode("d"))
+
+
+@pytest.mark.parametrize("id_", ["nobody", "", "../demos", ".recording", "a/steps"])
+def test_unknown_episodes_are_refused(store, id_):
+    with pytest.raises((KeyError, ValueError), match=r"No episode|folder"):
+        store.read(id_)
+
+
+def test_reading_where_nothing_is_tells_what_to_do(tmp_path):
+    store = EpisodeStore(tmp_path / "nowhere")
+    assert not store.exists
+    assert len(store) == 0
+    with pytest.raises(StoreError, match=r"no episode store at .*nowhere.*collect"):
+        store.ids()
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_other_folders_are_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(StoreError, match="other files"):
+        EpisodeStore(tmp_path).write(episode())
+    zarr.create_group(tmp_path / "other", zarr_format=3)
+    with pytest.raises(StoreError, match="no episode store"):
+        EpisodeStore(tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "thesis.tex"]
+
+
+def test_features_and_action_are_kept_and_others_refused(tmp_path):
+    features = {"observation.state": Feature((5,), "float32", "rad", tuple("abcde"))}
+    store = EpisodeStore(tmp_path / "s", features=features, action_spec={"rate_hz": 20.0})
+    store.write(episode())
+    again = EpisodeStore(tmp_path / "s")
+    assert again.features == features
+    assert again.action_spec == {"rate_hz": 20.0}
+    with pytest.raises(StoreError, match=r"observation.state.*shape is \(5,\) in the store but \(4,\)"):
+        EpisodeStore(tmp_path / "s", features={"observation.state": Feature((4,), "float32")})
+    with pytest.raises(StoreError, match="another action"):
+        EpisodeStore(tmp_path / "s", action_spec={"rate_hz": 10.0})
+
+
+def test_an_episode_without_a_declared_sensor_is_refused(tmp_path):
+    store = EpisodeStore(tmp_path / "s", features={"observation.depth": Feature((2,), "float32")})
+    with pytest.raises(StoreError, match=r"Episode one does not fit.*observation.depth"):
+        store.write(episode())
+    assert len(store) == 0
+
+
+def test_without_a_declaration_features_are_those_of_the_data(store):
+    assert store.features["observation.images.wrist"] == Feature((8, 6, 3), "uint8")
+    assert store.action_spec is None
+
+
+def test_a_second_writer_is_told_who_writes(store):
+    recorder = record(store, "running", 3)
+    other = EpisodeStore(store.path)
+    with pytest.raises(LockedStoreError, match=r"Episode d cannot be written.*\['running'\]"):
+        other.write(episode("d"))
+    with pytest.raises(LockedStoreError, match=r"Episode e cannot.*running"):
+        other.recorder(id="e", task="t")
+    with pytest.raises(LockedStoreError, match="running"):
+        other.recover("running")
+    assert other.partials() == [Partial("running", 0, active=True)]
+    assert equal(other.read("a"), episode("a", steps=7))
+    store.write(episode("f"))
+    recorder.finish()
+    other.write(episode("d"))
+    assert other.ids() == ["a", "b", "c", "d", "f", "running"]
+
+
+def test_an_unfinished_recording_is_reported_recovered_or_discarded(store):
+    with pytest.raises(ZeroDivisionError), record(store, "torn", 50) as recorder:
+        recorder.metadata["note"] = 1 / 0
+    assert store.partials() == [Partial("torn", 40, active=False)]
+    assert "torn" not in store
+    with pytest.raises(StoreError, match="torn holds 40 steps; recover or discard"):
+        store.recorder(id="torn", task="t")
+    found = store.recover("torn")
+    whole = episode("torn", steps=50)
+    assert (len(found), found.outcome, found.metadata["recovered"]) == (40, Outcome.UNKNOWN, True)
+    np.testing.assert_array_equal(found.action, whole.action[:40])
+    for key, rows in found.observations.items():
+        np.testing.assert_array_equal(rows, whole.observations[key][:41])
+    assert store.partials() == []
+
+
+def test_a_recording_can_be_made_again(store):
+    record(store, "d", 30).close()
+    store.discard("d")
+    record(store, "d", 5).finish("failure")
+    again = record(store, "e", 30)
+    again.discard()
+    record(store, "e", 6).finish("failure")
+    assert [store.summary(id_).steps for id_ in store.ids()] == [7, 8, 9, 5, 6]
+    with pytest.raises(KeyError, match="No unfinished recording 'e'"):
+        store.discard("e")
+
+
+def test_a_damaged_piece_of_a_recording_ends_what_is_recovered(store):
+    record(store, "d", 70).close()
+    piece = store.path / ".recording/d/segment-000001.npz"
+    content = bytearray(piece.read_bytes())
+    content[-200] ^= 1
+    piece.write_bytes(content)
+    assert len(store.recover("d")) == 20
+
+
+def test_a_journal_line_that_was_cut_off_does_not_count(store):
+    record(store, "d", 50).close()
+    journal = store.path / ".recording/d/journal.jsonl"
+    journal.write_text(journal.read_text()[:-10])
+    assert store.partials() == [Partial("d", 20, active=False)]
+
+
+def test_a_recorder_that_is_closed_takes_no_more(store):
+    recorder = record(store, "d", 3)
+    recorder.finish()
+    with pytest.raises(StoreError, match="closed"):
+        recorder.append(None, None)
+    with pytest.raises(ValueError, match="no steps"):
+        store.recorder(id="e", task="t").finish()
+    with pytest.raises(ValueError, match="flush_every is 0"):
+        EpisodeStore(store.path.parent / "x").recorder(id="e", task="t", flush_every=0)
+
+
+def test_names_that_lead_outside_are_refused(store):
+    recorder = store.recorder(id="d", task="t")
+    with pytest.raises(ValueError, match="cannot name a stored array"):
+        recorder.start({"../../evil": np.zeros(1)})
+    recorder.close()
+    with pytest.raises(ValueError, match="folder"):
+        store.recorder(id="../evil", task="t")
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    store = EpisodeStore(tmp_path / "file/store")
+    with pytest.raises(StoreError, match=r"Episode one cannot be written: Not a directory.*file/store"):
+        store.write(episode())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write to read-only folders")
+def test_a_read_only_store_is_read_and_not_written(store):
+    store.path.chmod(0o500)
+    try:
+        assert len(list(EpisodeStore(store.path))) == 3
+        with pytest.raises(StoreError, match="Episode d cannot be written: Permission denied"):
+            store.write(episode("d"))
+    finally:
+        store.path.chmod(0o700)
+
+
+@pytest.fixture
+def full_disk():
+    """No file may grow beyond 2 kB: the operating system's own error, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_when_the_disk_is_full_the_episode_is_named_and_nothing_half_written_counts(store, full_disk):
+    with pytest.raises(StoreError, match=r"Episode d cannot be written: File too large.*Make room"):
+        store.write(episode("d", steps=200))
+    assert store.ids() == ["a", "b", "c"]
+    assert store.partials() == []
+    full_disk()
+    store.write(episode("d", steps=200))
+    assert len(store) == 4
+
+
+def test_when_the_disk_fills_while_recording_the_steps_before_are_kept(store):
+    recorder = record(store, "d", 20)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+    try:
+        with pytest.raises(
+            StoreError, match=r"Episode d: steps 20 to 39 cannot be written \(File too large\)"
+        ):
+            _continue(recorder, 30)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert store.partials() == [Partial("d", 20, active=False)]
+    assert len(store.recover("d")) == 20
+
+
+def _continue(recorder, steps):
+    from data.records import Step
+
+    rng = np.random.default_rng(9)
+    for t in range(steps):
+        step = Step(action=rng.random(3), wall_time=0.0, monotonic_time=float(t))
+        recorder.append(step, observation(rng), {"contact_force_n": 0.0, "residual": np.zeros(3)})
+
+
+WRITER = """
+import itertools, sys
+import numpy as np
+from data.store import EpisodeStore
+from tests.data.episodes import fill
+store = EpisodeStore(sys.argv[1])
+for number in itertools.count():
+    recorder = store.recorder(id=f"n{number:04d}", task="t", seed=number, flush_every=5)
+    fill(recorder, 23, np.random.default_rng(number))
+    recorder.finish("success")
+    assert "torch" not in sys.modules
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("lines", [1, 2, 5])
+def test_killing_the_writer_loses_no_committed_episode_and_mixes_none_up(tmp_path, lines):
+    path = tmp_path / "s"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    with writer:
+        told = [int(writer.stdout.readline()) for _ in range(lines)]
+        writer.kill()
+    store = EpisodeStore(path)
+    partials = store.partials()
+    assert {f"n{number:04d}" for number in told} <= set(store.ids())
+    assert store.damages() == {}
+    for found in store:
+        whole = episode(found.id, steps=23, seed=int(found.id[1:]))
+        np.testing.assert_array_equal(found.action, whole.action)
+        assert found.outcome is Outcome.SUCCESS
+    for partial in partials:
+        assert not partial.active
+        whole = episode(partial.id, steps=23, seed=int(partial.id[1:]))
+        if partial.steps:
+            found = store.recover(partial.id)
+            np.testing.assert_array_equal(found.action, whole.action[: partial.steps])
+            np.testing.assert_array_equal(
+                found.observations["observation.state"],
+                whole.observations["observation.state"][: partial.steps + 1],
+            )
+        else:
+            store.discard(partial.id)
+    assert store.partials() == []
+    record(store, "after", 3).finish()
+
+
+def test_a_store_moved_elsewhere_is_the_same_store(store, tmp_path):
+    shutil.move(store.path, tmp_path / "elsewhere")
+    assert [found.id for found in EpisodeStore(tmp_path / "elsewhere")] == ["a", "b", "c"]
