@@ -129,6 +129,62 @@ def measure(
     return [_figure(each, rates[each.name], medians, clock) for each in contestants]
 
 
+@dataclass(frozen=True)
+class Share:
+    """What one part of a repeated step costs, in processor time.
+
+    Attributes:
+        ratio: `milliseconds` over those of the whole step.
+    """
+
+    name: str
+    whole: str
+    milliseconds: float
+    ratio: float
+
+    def line(self) -> str:
+        """The part as one line for people."""
+        return f"{self.name}: {self.milliseconds:.3f} ms, {100 * self.ratio:.1f} % of {self.whole}"
+
+
+class PartClock:
+    """Adds up the processor time of named calls, so that what a step is made of can be told.
+
+    Attributes:
+        seconds: by part.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def watch(self, owner: object, attribute: str, part: str) -> None:
+        """Replaces a function of an object or module by one that counts its time to `part`."""
+        inner = getattr(owner, attribute)
+
+        def timed(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever the function takes
+            start = time.process_time()
+            try:
+                return inner(*arguments, **named)
+            finally:
+                self.seconds[part] = self.seconds.get(part, 0.0) + time.process_time() - start
+
+        setattr(owner, attribute, timed)
+
+    def shares(self, whole: str, seconds: float, steps: int) -> list[Share]:
+        """Returns the whole step, its watched parts and the rest, per step.
+
+        Args:
+            whole: what a step is called.
+            seconds: processor time of all the steps.
+            steps: how many there were.
+        """
+        parts = {**self.seconds, "everything else": seconds - sum(self.seconds.values())}
+        return [
+            Share(f"{whole}, {name}", whole, 1000.0 * spent / steps, spent / seconds)
+            for name, spent in {"whole": seconds, **parts}.items()
+        ]
+
+
 def machine() -> dict[str, Any]:
     """Processor, cores, load, thread settings and versions of the packages involved (installed ones only)."""
     versions = {}
@@ -157,18 +213,23 @@ def parser(description: str, *, repeats: int = 5) -> argparse.ArgumentParser:
 
 
 def publish(
-    benchmark: str, figures: Sequence[Figure], *, skipped: Mapping[str, str], json_path: Path | None
+    benchmark: str,
+    figures: Sequence[Figure | Share],
+    *,
+    skipped: Mapping[str, str] | None = None,
+    json_path: Path | None,
 ) -> None:
     """Prints one line per figure and per skipped peer, and writes the JSON when asked.
 
     Args:
         benchmark: name of the benchmark.
-        figures: from `measure`.
+        figures: from `measure` or `shares`.
         skipped: peers that could not run, with the reason.
         json_path: where to write, or None.
     """
     for figure in figures:
         print(figure.line())
+    skipped = dict(skipped or {})
     for name, reason in skipped.items():
         print(f"{name}: skipped, {reason}")
     if json_path is None:
@@ -176,7 +237,7 @@ def publish(
     content = {
         "benchmark": benchmark,
         "figures": [asdict(figure) for figure in figures],
-        "skipped": dict(skipped),
+        "skipped": skipped,
         "machine": machine(),
     }
     json_path.parent.mkdir(parents=True, exist_ok=True)
