@@ -3,7 +3,7 @@
 Two limits keep contact gentle. The target may lead the measured tool by `max_lead_m` per axis (no wind-up).
 And the servos' set-point, adjusted at 100 Hz, leads it by `servo_lead_m` per axis at most; as the servos act
 like springs of about 42, 15 and 22 kN/m along x, y and z in the middle of the workspace, that bounds a
-steady push: 0.75 mm are 17 N downwards, 11 N and 31 N sideways.
+steady push: 0.5 mm are 11 N downwards, 7 N and 21 N sideways.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CartesianConfig:
     """
 
     max_lead_m: float = 0.005
-    servo_lead_m: float = 0.00075
+    servo_lead_m: float = 0.0005
     tool_length_m: float = 0.0
     orientation_cost: float = 0.5
     damping: float = 1e-6

@@ -72,7 +72,7 @@ class PegInsert(ArmTask):
     def __init__(
         self,
         *,
-        estimate_std_m: float = 0.0012,
+        estimate_std_m: float = 0.0014,
         estimate_clip_std: float = 2.5,
         **options: Any,  # noqa: ANN401 - handed on
     ) -> None:

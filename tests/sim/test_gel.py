@@ -91,7 +91,7 @@ def test_stiffness_by_hand():
     """32 taxels; about y each adds kx z^2 + kz x^2, with mean z^2 = 70.3 mm^2 and mean x^2 = 31.25 mm^2."""
     stiffness = GelGrip(0.008).stiffness
     np.testing.assert_allclose(stiffness[:3], 32 * STIFFNESS_N_PER_M)
-    assert stiffness[4] == pytest.approx(32 * (8000 * 70.3125e-6 + 625 * 31.25e-6))
+    assert stiffness[4] == pytest.approx(32 * (2000 * 70.3125e-6 + 312.5 * 31.25e-6))
 
 
 def test_scene_without_the_sensors_in_order_is_refused():
