@@ -10,40 +10,101 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
+    from data.features import Feature as Feature
     from data.records import Episode as Episode
     from data.store import EpisodeStore as EpisodeStore
+    from hardware.action_spec import ActionGroup as ActionGroup
+    from hardware.action_spec import ActionSpec as ActionSpec
     from policies.checkpoint import load as load_policy
     from policies.checkpoint import save as save_policy
+    from policies.hashing import policy_hash as policy_hash
+    from policies.hooks import DenoiseHook as DenoiseHook
+    from policies.hooks import DenoiseState as DenoiseState
+    from policies.policy import Policy as Policy
+    from policies.policy import PolicySpec as PolicySpec
+    from policies.request import ChunkRequest as ChunkRequest
+    from policies.sampler import sample_chunk as sample_chunk
+    from robot_rl.control import ControlLoop as ControlLoop
+    from robot_rl.control import run_wave as run_wave
+    from robot_rl.correct.corrector import Correction as Correction
+    from robot_rl.correct.corrector import Corrector as Corrector
+    from robot_rl.correct.corrector import CorrectorInput as CorrectorInput
     from robot_rl.evaluate import EvaluateConfig as EvaluateConfig
-    from robot_rl.evaluate import evaluate as evaluate
+    from robot_rl.evaluate import evaluate as evaluate_policy
+    from robot_rl.parts import load_refiner as load_refiner
+    from robot_rl.parts import save_refiner as save_refiner
+    from robot_rl.refine import RefineConfig as RefineConfig
+    from robot_rl.refine import refine as refine_policy
+    from robot_rl.refiner import Refiner as Refiner
     from robot_rl.runs import RunDirectory as RunDirectory
     from robot_rl.statistics import paired_difference as paired_difference
     from robot_rl.statistics import wilson_interval as wilson_interval
     from sim.registry import make as make_env
 
+# No name here may be that of a submodule: importing the submodule would put it in the name's place.
 _EXPORTS = {
+    "ActionGroup": "hardware.action_spec:ActionGroup",
+    "ActionSpec": "hardware.action_spec:ActionSpec",
+    "ChunkRequest": "policies.request:ChunkRequest",
+    "ControlLoop": "robot_rl.control:ControlLoop",
+    "Correction": "robot_rl.correct.corrector:Correction",
+    "Corrector": "robot_rl.correct.corrector:Corrector",
+    "CorrectorInput": "robot_rl.correct.corrector:CorrectorInput",
+    "DenoiseHook": "policies.hooks:DenoiseHook",
+    "DenoiseState": "policies.hooks:DenoiseState",
     "Episode": "data.records:Episode",
     "EpisodeStore": "data.store:EpisodeStore",
     "EvaluateConfig": "robot_rl.evaluate:EvaluateConfig",
+    "Feature": "data.features:Feature",
+    "Policy": "policies.policy:Policy",
+    "PolicySpec": "policies.policy:PolicySpec",
+    "RefineConfig": "robot_rl.refine:RefineConfig",
+    "Refiner": "robot_rl.refiner:Refiner",
     "RunDirectory": "robot_rl.runs:RunDirectory",
-    "evaluate": "robot_rl.evaluate:evaluate",
+    "evaluate_policy": "robot_rl.evaluate:evaluate",
     "load_policy": "policies.checkpoint:load",
+    "load_refiner": "robot_rl.parts:load_refiner",
     "make_env": "sim.registry:make",
     "paired_difference": "robot_rl.statistics:paired_difference",
+    "policy_hash": "policies.hashing:policy_hash",
+    "refine_policy": "robot_rl.refine:refine",
+    "run_wave": "robot_rl.control:run_wave",
+    "sample_chunk": "policies.sampler:sample_chunk",
     "save_policy": "policies.checkpoint:save",
+    "save_refiner": "robot_rl.parts:save_refiner",
     "wilson_interval": "robot_rl.statistics:wilson_interval",
 }
 
 __all__ = [
+    "ActionGroup",
+    "ActionSpec",
+    "ChunkRequest",
+    "ControlLoop",
+    "Correction",
+    "Corrector",
+    "CorrectorInput",
+    "DenoiseHook",
+    "DenoiseState",
     "Episode",
     "EpisodeStore",
     "EvaluateConfig",
+    "Feature",
+    "Policy",
+    "PolicySpec",
+    "RefineConfig",
+    "Refiner",
     "RunDirectory",
-    "evaluate",
+    "evaluate_policy",
     "load_policy",
+    "load_refiner",
     "make_env",
     "paired_difference",
+    "policy_hash",
+    "refine_policy",
+    "run_wave",
+    "sample_chunk",
     "save_policy",
+    "save_refiner",
     "wilson_interval",
 ]
 

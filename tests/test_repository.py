@@ -112,6 +112,14 @@ def test_every_public_name_can_be_loaded(package):
         assert not missing, f"{name}.__all__ promises {missing}"
 
 
+def test_no_lazy_name_is_that_of_a_submodule():
+    """`import robot_rl.x` puts the module at `robot_rl.x`, whatever the lazy name should have been."""
+    import robot_rl
+
+    submodules = {entry.stem for entry in (REPOSITORY / "robot_rl").iterdir()}
+    assert not submodules & set(robot_rl.__all__)
+
+
 @pytest.mark.parametrize("module", TORCHLESS)
 def test_starts_without_torch_and_lerobot(module):
     """A robot's computer records and guards without torch, so importing these must not load it."""
