@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _HOVER_M = 0.006
 _STEP_M = 0.0025
-_JAM_N = 14.0
+_JAM_N = 9.0
 
 
 class PegExpert:
