@@ -51,6 +51,8 @@ ARM_FEATURES = {
 }
 _GRAVITY = np.array([0.0, 0.0, -9.81])
 CAMERAS = ("front", "wrist")
+HOME = np.array([0.0, -0.14, 0.0, -1.6, 0.0, 1.46, 0.785])
+"""Joint angles (7,) with the tool above the middle of the bench; where inverse kinematics starts from."""
 FINGERTIPS_M = 0.1034
 """Distance of the fingertips' centre from the wrist."""
 _ARM = slice(0, 7)
@@ -78,9 +80,6 @@ class ArmTask(MujocoTask):
         touch: reader of the fingertips; None if the task has no touch.
         control: settings of the Cartesian controller.
         shifts: differences of the simulated hardware.
-        tool_mass_kg: mass that the wrist sensor carries and that is taken off its reading: hand, fingers,
-            held object.
-        tool_mass_z_m: distance of that mass's centre beyond the wrist, in m.
         cameras: pictures to observe as `observation.images.<camera>`: `front`, `wrist` or both.
         image_size: height and width of those pictures, in pixels.
         render_mode: see Gymnasium.
@@ -93,8 +92,6 @@ class ArmTask(MujocoTask):
         *,
         control: CartesianConfig,
         shifts: Shifts = NO_SHIFTS,
-        tool_mass_kg: float = 0.8,
-        tool_mass_z_m: float = 0.05,
         cameras: tuple[str, ...] = (),
         image_size: tuple[int, int] = (96, 96),
         render_mode: str | None = None,
@@ -116,7 +113,7 @@ class ArmTask(MujocoTask):
         self._inverse = InverseKinematics(control)
         self._hand = self.model.body("hand").id
         self._tool = np.array([0.0, 0.0, FINGERTIPS_M + control.tool_length_m])
-        self._bias = tool_mass_kg, np.array([0.0, 0.0, tool_mass_z_m])
+        self._load = _load(model)
         self._force = int(self.model.sensor("wrist_force").adr[0])
         self._servo_bias = np.array(shifts.servo_bias_m)
         self._encoder = np.array(shifts.encoder_offset_rad)
@@ -186,7 +183,7 @@ class ArmTask(MujocoTask):
     def _sense(self) -> None:
         """Turns the log into the readings of this step and keeps them with the task state."""
         raw = self.log[:, self._force : self._force + 6].mean(axis=0)
-        mass, centre = self._bias
+        mass, centre = self._load
         weight = mass * (self._measured.rotation.T @ _GRAVITY)
         # The sensor reports what the arm does to the hand to hold it; the world does the opposite.
         force = -raw[:3] - weight
@@ -230,6 +227,15 @@ class ArmTask(MujocoTask):
             **touch,
             **pictures,
         }
+
+
+def _load(model: mujoco.MjModel) -> tuple[float, NDArray[np.float64]]:
+    """Mass (kg) that the wrist sensor carries and its centre (3,) in the hand's frame, m."""
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    hand = model.body("hand").id
+    centre = data.xmat[hand].reshape(3, 3).T @ (data.subtree_com[hand] - data.xpos[hand])
+    return float(model.body_subtreemass[hand]), centre
 
 
 def _cross(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:

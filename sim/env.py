@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -250,6 +251,7 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         if self._renderer is None or (self._renderer.height, self._renderer.width) != (height, width):
             self.close()
             self._renderer = mujoco.Renderer(self.model, height, width)
+            weakref.finalize(self, self._renderer.close)  # also at exit, while GL is still there
         mujoco.mj_camlight(
             self.model, self.data
         )  # cameras lag behind the bodies, and are unset after a reset

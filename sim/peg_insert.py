@@ -10,7 +10,7 @@ import numpy as np
 
 from data.features import Feature
 from hardware.action_spec import ActionGroup, ActionSpec
-from sim.arm_task import ARM_FEATURES, FINGERTIPS_M, ArmTask
+from sim.arm_task import ARM_FEATURES, FINGERTIPS_M, HOME, ArmTask
 from sim.control import CartesianConfig
 from sim.env import ASSETS, Judgement, Observation
 from sim.gel import GelGrip
@@ -35,7 +35,6 @@ _WORKPLACE = np.array([0.5, 0.0, 0.52])
 _WIDTH_M = 2 * PEG_HALF_WIDTH_M
 _CONTACTS = 12
 _CONTROL = CartesianConfig(tool_length_m=TOOL_M)
-_HOME = np.array([0.0, -0.14, 0.0, -1.6, 0.0, 1.46, 0.785])
 
 
 class PegInsert(ArmTask):
@@ -96,7 +95,7 @@ class PegInsert(ArmTask):
         start = hole + np.append(rng.uniform(-0.02, 0.02, 2), rng.uniform(0.02, 0.04))
         hole = np.asarray(options.get("hole", hole), float)
         error = np.asarray(options.get("estimate_error", error), float)
-        joints = self._inverse.solve(_HOME, start, iterations=12)
+        joints = self._inverse.solve(HOME, start, iterations=12)
         self.data.mocap_pos[0] = hole
         self.start_arm(joints, _WIDTH_M)
         self.memory.update(

@@ -88,18 +88,18 @@ def test_blind_until_first_contact(env, seed):
 def test_estimate_is_off_as_stated(env):
     wide = sim.make("peg-insert", estimate_std_m=0.002)
     errors = []
-    for seed in range(300):
+    for seed in range(150):
         wide.reset(seed=seed)
         errors.append(wide.estimate - wide.hole)
     errors = np.array(errors)
     assert np.abs(errors).max() <= 2.5 * 0.002 + 1e-12
-    np.testing.assert_allclose(errors.std(axis=0), 0.002, rtol=0.15)
-    np.testing.assert_allclose(errors.mean(axis=0), 0.0, atol=4e-4)
+    np.testing.assert_allclose(errors.std(axis=0), 0.002, rtol=0.2)
+    np.testing.assert_allclose(errors.mean(axis=0), 0.0, atol=6e-4)
 
 
 def test_expert_succeeds_and_blind_trust_does_not(env):
     expert, straight = [], []
-    for seed in range(30):
+    for seed in range(20):
         env.reset(seed=seed)
         expert.append(run(env, env.expert(seed))["success"])
         env.reset(seed=seed)
