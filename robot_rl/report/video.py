@@ -51,9 +51,7 @@ def encode(frames: Sequence[NDArray[np.uint8]], rate: float) -> bytes:
     height, width = (side // 2 * 2 for side in frames[0].shape[:2])
     buffer = io.BytesIO()
     webm = media_type() == "video/webm"
-    # The index goes to the front, so that a page can start to play at once.
-    options = {} if webm else {"movflags": "+faststart"}
-    with av.open(buffer, "w", format="webm" if webm else "mp4", options=options) as container:
+    with av.open(buffer, "w", format="webm" if webm else "mp4") as container:
         stream = cast("VideoStream", container.add_stream(encoder(), rate=round(rate)))
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         stream.options = {} if webm else {"crf": "26", "preset": "slow"}

@@ -1,0 +1,223 @@
+"""Puts a report together: headline, proof on film, curves, facts."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.manifest import atomic_write_text
+from data.records import Episode
+from robot_rl.report import page as html
+from robot_rl.report.frames import RenderingError, render, replay_of, side_by_side
+from robot_rl.report.material import ARMS, Material, bands, read_material
+from robot_rl.report.page import Page
+from robot_rl.report.plots import Curve, Rate, curves, rates, running_mean
+from robot_rl.report.video import encode, media_type
+from robot_rl.statistics import paired_difference
+
+logger = logging.getLogger(__name__)
+
+FRAME_RATE = 10.0
+"""Frames per second of the videos; tasks run at 20 Hz and every second step is shown."""
+
+
+def write_report(run: Path, out: Path | None = None, *, video: bool = True) -> Path:
+    """Write one self-contained page about a run.
+
+    Args:
+        run: the run directory; result.json must be there.
+        out: the page; ``report.html`` in the run by default.
+        video: whether to render one. Without OpenGL the page says so and goes without.
+
+    Returns:
+        the page's path.
+
+    Raises:
+        RunError: if there is no finished run.
+    """
+    material = read_material(run)
+    page = _opening(material)
+    if material.compares:
+        _rates(page, material)
+        if video:
+            _film(page, material)
+        _seeds(page, material)
+    _learning(page, material)
+    _episode_curves(page, material)
+    _proof(page, material)
+    page.folded("Configuration", material.config)
+    versions = material.result.get("versions", {})
+    page.folded("Versions", versions)
+    target = out or run / "report.html"
+    atomic_write_text(target, page.render(_footer(versions)))
+    return target
+
+
+def _opening(material: Material) -> Page:
+    kicker = f"robot-rl {material.kind} · {material.task}"
+    if not material.compares:
+        steps = material.result.get("env_steps")
+        lead = f"{steps:,} environment steps." if isinstance(steps, int) else ""
+        return Page(kicker, f"{material.kind.capitalize()} of {material.task}", lead)
+    before, after = (material.result[arm]["success_rate"] for arm in ARMS)
+    found = paired_difference(*(material.outcomes(arm) for arm in ARMS))
+    low, high = found.interval
+    count = len(material.outcomes("base"))
+    verdict = "Refinement changed nothing that this many episodes could show"
+    if low > 0:
+        verdict = "The base policy was not touched"
+    elif high < 0:
+        verdict = "Refinement did harm"
+    lead = (
+        f"On the same {count} held-out seeds, refinement changed success by {100 * found.value:+.1f} points "
+        f"(95 % interval {100 * low:+.1f} to {100 * high:+.1f}). {verdict}."
+    )
+    return Page(kicker, f"From {before:.0%} to {after:.0%} success", lead)
+
+
+def _rates(page: Page, material: Material) -> None:
+    names = {"base": "base policy alone", "refined": "with the correction"}
+    numbers = [(f"{material.result[arm]['success_rate']:.1%}", names[arm], arm) for arm in ARMS]
+    found = paired_difference(*(material.outcomes(arm) for arm in ARMS))
+    numbers.append((f"{100 * found.value:+.1f}", "points, on the same seeds", ""))
+    if "env_steps" in material.result:
+        numbers.append((f"{material.result['env_steps']:,}", "environment steps of refinement", ""))
+    if "wall_seconds" in material.result:
+        numbers.append((_duration(material.result["wall_seconds"]), "from start to end", ""))
+    page.numbers(numbers)
+    drawn = [
+        Rate(names[arm], material.result[arm]["success_rate"], tuple(material.result[arm]["interval"]), arm)
+        for arm in ARMS
+    ]
+    note = "Wilson intervals. They cover the luck of these episodes, not of another training seed."
+    page.add(html.figure(rates(drawn), note))
+
+
+def _film(page: Page, material: Material) -> None:
+    if not all(material.episodes[arm] for arm in ARMS):
+        return
+    pair = _shown_pair(material)
+    page.section("The same seed, before and after", f"Seed {pair[0].seed}, twice as fast as on a robot.")
+    options = material.evaluation().get("options", {})
+    try:
+        left, right = render([replay_of(episode, material.task, options, every=2) for episode in pair])
+    except RenderingError as error:
+        logger.warning("the report goes without a video: %s", error)
+        page.add(f'<p class="note">No video: {escape(str(error))}</p>')
+        return
+    content = encode(side_by_side(left, right, (pair[0].success, pair[1].success)), 2 * FRAME_RATE)
+    titles = [
+        f"{name}: {'success' if episode.success else 'failure'} after {len(episode)} steps"
+        for name, episode in zip(("before", "after"), pair, strict=True)
+    ]
+    page.add(html.figure(html.video(content, media_type(), *titles)))
+
+
+def _shown_pair(material: Material) -> tuple[Episode, Episode]:
+    """The episodes of the video: gained by refinement if any is, else the first."""
+    after = {episode.seed: episode for episode in material.episodes["refined"]}
+    pairs = [(episode, after[episode.seed]) for episode in material.episodes["base"] if episode.seed in after]
+    gained = [pair for pair in pairs if not pair[0].success and pair[1].success]
+    chosen = sorted(gained or pairs[:1], key=lambda pair: len(pair[1]))
+    return chosen[len(chosen) // 2]
+
+
+def _seeds(page: Page, material: Material) -> None:
+    found = paired_difference(*(material.outcomes(arm) for arm in ARMS))
+    note = (
+        f"{found.only_second} seeds were gained and {found.only_first} lost "
+        f"(exact McNemar test: p = {found.p_value:.2g})."
+    )
+    page.section("Seed by seed", note)
+    page.add(html.figure(html.seed_grid(*(material.outcomes(arm) for arm in ARMS))))
+
+
+def _learning(page: Page, material: Material) -> None:
+    rows = [row for row in material.metrics if row.get("success") is not None]
+    if not rows:
+        return
+    steps = [row["step"] for row in rows]
+    success = 100 * running_mean([row["success"] for row in rows], 10)
+    drawn = [
+        html.figure(
+            curves([Curve("", steps, success)], x_label="environment steps", y_label="success in %", limits=(0, 100)),
+            "Success while learning, exploration included, mean of ten waves.",
+        )
+    ]
+    sized = [row for row in rows if row.get("residual_rms") is not None]
+    if sized:
+        size = 100 * running_mean([row["residual_rms"] for row in sized], 10)
+        line = Curve("", [row["step"] for row in sized], size)
+        plot = curves([line], x_label="environment steps", y_label="correction in % of its bound")
+        drawn.append(html.figure(plot, "Size of the correction while learning (root mean square)."))
+    page.section("Learning")
+    page.figures(*drawn)
+
+
+def _episode_curves(page: Page, material: Material) -> None:
+    refined = material.episodes["refined"]
+    drawn = []
+    sizes = _band(refined, "residual", lambda values: 100 * np.sqrt(np.mean(values**2, axis=1)), "refined", "")
+    if sizes is not None:
+        plot = curves([sizes], x_label="control step", y_label="correction in % of its bound")
+        drawn.append(html.figure(plot, "Size of the correction (root mean square over dimensions)."))
+    names = {"base": "base", "refined": "refined"}
+    forces = [_band(material.episodes[arm], "contact_force_n", np.ravel, arm, names[arm]) for arm in ARMS]
+    present = [force for force in forces if force is not None]
+    if present:
+        drawn.append(html.figure(curves(present, x_label="control step", y_label="contact force in N"), "Contact force."))
+    if drawn:
+        count = len(refined)
+        page.section("Within an episode", f"Median and quartiles of {count} episodes that include the one above.")
+        page.figures(*drawn)
+
+
+def _band(
+    episodes: Sequence[Episode],
+    key: str,
+    size: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    colour: str,
+    name: str,
+) -> Curve | None:
+    measured = [episode for episode in episodes if key in episode.extra]
+    low, middle, high = bands(measured, [size(episode.extra[key]) for episode in measured])
+    if not len(middle):
+        return None
+    return Curve(name, np.arange(1, len(middle) + 1), middle, low, high, colour)
+
+
+def _proof(page: Page, material: Material) -> None:
+    result = material.result
+    facts = []
+    if "base_hash_before" in result:
+        same = result["base_hash_before"] == result["base_hash_after"]
+        words = '<span class="good">unchanged</span>' if same else '<span class="bad">CHANGED</span>'
+        facts += [
+            ("Base policy", words),
+            ("Hash before", f"<code>{escape(result['base_hash_before'])}</code>"),
+            ("Hash after", f"<code>{escape(result['base_hash_after'])}</code>"),
+        ]
+    facts += [(name, escape(_duration(seconds))) for name, seconds in result.get("stages", {}).items()]
+    if "wall_seconds" in result:
+        facts.append(("Wall time", escape(_duration(result["wall_seconds"]))))
+    if "git_revision" in result and result["git_revision"]:
+        facts.append(("Revision", f"<code>{escape(result['git_revision'])}</code>"))
+    if facts:
+        page.section("Proof and cost", "The hash covers every parameter and buffer of the base, names included.")
+        page.facts(facts)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _footer(versions: Mapping[str, Any]) -> str:
+    named = ("robot-rl", "python", "mujoco", "torch")
+    return "Made with " + ", ".join(f"{name} {versions[name]}" for name in named if name in versions) + "."
