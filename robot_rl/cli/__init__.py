@@ -59,11 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if words[0] not in COMMANDS:
         return _fail(unknown("command", words[0], COMMANDS), 2)
-    logging.basicConfig(
-        level=logging.DEBUG if debug else logging.INFO, format="%(message)s", stream=sys.stderr
-    )
-    for noisy in ("matplotlib", "PIL", "asyncio", "fontTools"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    for ours in ("data", "hardware", "policies", "robot_rl", "sim"):
+        logging.getLogger(ours).setLevel(logging.DEBUG if debug else logging.INFO)
     return _run(words[0], words[1:], debug=debug)
 
 

@@ -24,7 +24,7 @@ class ReportConfig:
 def run(words: list[str]) -> int:
     """Write the page."""
     config = parse(ReportConfig, words, "report")
-    from robot_rl.report.build import write_report  # noqa: PLC0415 - matplotlib, after the words were checked
+    from robot_rl.report.build import write_report
 
     Console().print(f"{write_report(config.run, config.out, video=config.video)}", highlight=False)
     return 0

@@ -17,12 +17,12 @@ from robot_rl.report.material import ARMS, Material, bands, read_material
 from robot_rl.report.page import Page
 from robot_rl.report.plots import Curve, Rate, curves, rates, running_mean
 from robot_rl.report.video import encode, media_type
-from robot_rl.statistics import paired_difference
 
 logger = logging.getLogger(__name__)
 
-FRAME_RATE = 10.0
-"""Frames per second of the videos; tasks run at 20 Hz and every second step is shown."""
+FRAME_RATE = 20.0
+"""Frames per second of the videos. Tasks run at 20 Hz and every second step is shown."""
+STEPS = "environment steps"
 
 
 def write_report(run: Path, out: Path | None = None, *, video: bool = True) -> Path:
@@ -64,25 +64,24 @@ def _opening(material: Material) -> Page:
         lead = f"{steps:,} environment steps." if isinstance(steps, int) else ""
         return Page(kicker, f"{material.kind.capitalize()} of {material.task}", lead)
     before, after = (material.result[arm]["success_rate"] for arm in ARMS)
-    found = paired_difference(*(material.outcomes(arm) for arm in ARMS))
+    found = material.difference()
     low, high = found.interval
     count = len(material.outcomes("base"))
-    verdict = "Refinement changed nothing that this many episodes could show"
-    if low > 0:
-        verdict = "The base policy was not touched"
-    elif high < 0:
-        verdict = "Refinement did harm"
     lead = (
         f"On the same {count} held-out seeds, refinement changed success by {100 * found.value:+.1f} points "
-        f"(95 % interval {100 * low:+.1f} to {100 * high:+.1f}). {verdict}."
+        f"(95 % interval {100 * low:+.1f} to {100 * high:+.1f})."
     )
-    return Page(kicker, f"From {before:.0%} to {after:.0%} success", lead)
+    if low <= 0 <= high:
+        lead += " This many episodes cannot tell whether it changed anything."
+    if _untouched(material.result):
+        lead += " The weights of the base policy did not change."
+    return Page(kicker, f"From {_percent(before, 0)} to {_percent(after, 0)} success", lead)
 
 
 def _rates(page: Page, material: Material) -> None:
     names = {"base": "base policy alone", "refined": "with the correction"}
-    numbers = [(f"{material.result[arm]['success_rate']:.1%}", names[arm], arm) for arm in ARMS]
-    found = paired_difference(*(material.outcomes(arm) for arm in ARMS))
+    numbers = [(_percent(material.result[arm]["success_rate"], 1), names[arm], arm) for arm in ARMS]
+    found = material.difference()
     numbers.append((f"{100 * found.value:+.1f}", "points, on the same seeds", ""))
     if "env_steps" in material.result:
         numbers.append((f"{material.result['env_steps']:,}", "environment steps of refinement", ""))
@@ -109,7 +108,7 @@ def _film(page: Page, material: Material) -> None:
         logger.warning("the report goes without a video: %s", error)
         page.add(f'<p class="note">No video: {escape(str(error))}</p>')
         return
-    content = encode(side_by_side(left, right, (pair[0].success, pair[1].success)), 2 * FRAME_RATE)
+    content = encode(side_by_side(left, right, (pair[0].success, pair[1].success)), FRAME_RATE)
     titles = [
         f"{name}: {'success' if episode.success else 'failure'} after {len(episode)} steps"
         for name, episode in zip(("before", "after"), pair, strict=True)
@@ -127,7 +126,7 @@ def _shown_pair(material: Material) -> tuple[Episode, Episode]:
 
 
 def _seeds(page: Page, material: Material) -> None:
-    found = paired_difference(*(material.outcomes(arm) for arm in ARMS))
+    found = material.difference()
     note = (
         f"{found.only_second} seeds were gained and {found.only_first} lost "
         f"(exact McNemar test: p = {found.p_value:.2g})."
@@ -144,7 +143,12 @@ def _learning(page: Page, material: Material) -> None:
     success = 100 * running_mean([row["success"] for row in rows], 10)
     drawn = [
         html.figure(
-            curves([Curve("", steps, success)], x_label="environment steps", y_label="success in %", limits=(0, 100)),
+            curves(
+                [Curve("", steps, success)],
+                x_label=STEPS,
+                y_label="success in %",
+                limits=(0, 100),
+            ),
             "Success while learning, exploration included, mean of ten waves.",
         )
     ]
@@ -152,7 +156,7 @@ def _learning(page: Page, material: Material) -> None:
     if sized:
         size = 100 * running_mean([row["residual_rms"] for row in sized], 10)
         line = Curve("", [row["step"] for row in sized], size)
-        plot = curves([line], x_label="environment steps", y_label="correction in % of its bound")
+        plot = curves([line], x_label=STEPS, y_label="correction in % of its bound")
         drawn.append(html.figure(plot, "Size of the correction while learning (root mean square)."))
     page.section("Learning")
     page.figures(*drawn)
@@ -161,7 +165,7 @@ def _learning(page: Page, material: Material) -> None:
 def _episode_curves(page: Page, material: Material) -> None:
     refined = material.episodes["refined"]
     drawn = []
-    sizes = _band(refined, "residual", lambda values: 100 * np.sqrt(np.mean(values**2, axis=1)), "refined", "")
+    sizes = _band(refined, "residual", _root_mean_square, "refined", "")
     if sizes is not None:
         plot = curves([sizes], x_label="control step", y_label="correction in % of its bound")
         drawn.append(html.figure(plot, "Size of the correction (root mean square over dimensions)."))
@@ -169,11 +173,18 @@ def _episode_curves(page: Page, material: Material) -> None:
     forces = [_band(material.episodes[arm], "contact_force_n", np.ravel, arm, names[arm]) for arm in ARMS]
     present = [force for force in forces if force is not None]
     if present:
-        drawn.append(html.figure(curves(present, x_label="control step", y_label="contact force in N"), "Contact force."))
+        plot = curves(present, x_label="control step", y_label="contact force in N")
+        drawn.append(html.figure(plot, "Contact force on the held object."))
     if drawn:
         count = len(refined)
-        page.section("Within an episode", f"Median and quartiles of {count} episodes that include the one above.")
+        note = f"Median and quartiles of {count} episodes, the one above among them."
+        page.section("Within an episode", note)
         page.figures(*drawn)
+
+
+def _root_mean_square(residual: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Size of (T, A) corrections in percent of their bound, (T,)."""
+    return np.asarray(100 * np.sqrt(np.mean(residual**2, axis=1)))
 
 
 def _band(
@@ -190,12 +201,20 @@ def _band(
     return Curve(name, np.arange(1, len(middle) + 1), middle, low, high, colour)
 
 
+def _untouched(result: Mapping[str, Any]) -> bool:
+    before, after = result.get("base_hash_before"), result.get("base_hash_after")
+    return before is not None and before == after
+
+
 def _proof(page: Page, material: Material) -> None:
     result = material.result
     facts = []
     if "base_hash_before" in result:
-        same = result["base_hash_before"] == result["base_hash_after"]
-        words = '<span class="good">unchanged</span>' if same else '<span class="bad">CHANGED</span>'
+        words = (
+            '<span class="good">unchanged</span>'
+            if _untouched(result)
+            else '<span class="bad">CHANGED</span>'
+        )
         facts += [
             ("Base policy", words),
             ("Hash before", f"<code>{escape(result['base_hash_before'])}</code>"),
@@ -204,18 +223,24 @@ def _proof(page: Page, material: Material) -> None:
     facts += [(name, escape(_duration(seconds))) for name, seconds in result.get("stages", {}).items()]
     if "wall_seconds" in result:
         facts.append(("Wall time", escape(_duration(result["wall_seconds"]))))
-    if "git_revision" in result and result["git_revision"]:
+    if result.get("git_revision"):
         facts.append(("Revision", f"<code>{escape(result['git_revision'])}</code>"))
     if facts:
-        page.section("Proof and cost", "The hash covers every parameter and buffer of the base, names included.")
+        page.section(
+            "Proof and cost", "The hash covers every parameter and buffer of the base, and their names."
+        )
         page.facts(facts)
+
+
+def _percent(share: float, digits: int) -> str:
+    return f"{100 * share:.{digits}f}\u2009%"
 
 
 def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes}:{rest:02d} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d} h"
 
 
 def _footer(versions: Mapping[str, Any]) -> str:

@@ -19,6 +19,8 @@ type Frame = NDArray[np.uint8]
 """A picture (height, width, 3), RGB."""
 
 BACKENDS = ("egl", "osmesa")
+CAMERAS = ("close", "front", "top")
+"""Names of cameras that show what matters, the best first."""
 BORDER = 6
 GOOD, BAD = (11, 122, 117), (179, 38, 30)
 
@@ -55,7 +57,7 @@ class Replay:
 def replay_of(episode: "Episode", task: str, options: Mapping[str, Any], *, every: int = 1) -> Replay:
     """What is needed to show a recorded episode of a simulated task."""
     if episode.seed is None:
-        raise ValueError(f"episode {episode.id} has no seed, so it was not recorded in simulation: it cannot be shown")
+        raise ValueError(f"episode {episode.id} has no seed: only simulated episodes can be shown again")
     return Replay(task, options, episode.seed, episode.action, episode.success, every=every)
 
 
@@ -65,11 +67,11 @@ def replay_frames(replay: Replay) -> list[Frame]:
     Raises:
         RenderingError: if the replay ends otherwise than recorded.
     """
-    import sim  # noqa: PLC0415 - seconds; only replays simulate
+    import sim
 
     env = sim.make(replay.task, **replay.options)
     task: Any = env.unwrapped
-    camera = replay.camera or getattr(task, "report_camera", -1)
+    camera = replay.camera or _usual_camera(task.model if hasattr(task, "model") else None)
 
     def picture() -> Frame:
         return np.asarray(task.picture(camera, *replay.size), np.uint8)
@@ -83,15 +85,23 @@ def replay_frames(replay: Replay) -> list[Frame]:
             frames.append(picture())
     env.close()
     if success != replay.success:
-        raise RenderingError(f"seed {replay.seed} ended otherwise than recorded: another version of the task?")
+        raise RenderingError(f"seed {replay.seed} did not end as recorded: was the task changed?")
     return frames
+
+
+def _usual_camera(model: Any) -> str | int:  # noqa: ANN401 - an MjModel, or None for tasks without MuJoCo
+    """The first camera of the usual names that a model has, else the free camera."""
+    if model is None:
+        return -1
+    present = {model.camera(index).name for index in range(model.ncam)}
+    return next((name for name in CAMERAS if name in present), -1)
 
 
 def render(replays: Sequence[Replay]) -> list[list[Frame]]:
     """Pictures of several episodes, taken in a process of its own with the first OpenGL that works.
 
-    A broken OpenGL library can kill the process that loads it, and which one is used is decided when MuJoCo is
-    imported; neither should happen to the caller.
+    A broken OpenGL library can kill the process that loads it, and which one is used is decided when MuJoCo
+    is imported; neither should happen to the caller.
 
     Raises:
         RenderingError: if no OpenGL works; says how to get one.
@@ -112,7 +122,9 @@ def render(replays: Sequence[Replay]) -> list[list[Frame]]:
     )
 
 
-def side_by_side(left: Sequence[Frame], right: Sequence[Frame], good: tuple[bool, bool], hold: int = 12) -> list[Frame]:
+def side_by_side(
+    left: Sequence[Frame], right: Sequence[Frame], good: tuple[bool, bool], hold: int = 12
+) -> list[Frame]:
     """Two videos next to each other; the shorter one waits, and both end with a coloured border.
 
     Args:
@@ -127,7 +139,7 @@ def side_by_side(left: Sequence[Frame], right: Sequence[Frame], good: tuple[bool
     return [np.concatenate([a, gap, b], axis=1) for a, b in zip(*halves, strict=True)]
 
 
-def _extended(frames: Sequence[Frame], length: int, good: bool) -> list[Frame]:  # noqa: FBT001 - private
+def _extended(frames: Sequence[Frame], length: int, good: bool) -> list[Frame]:
     last = frames[-1].copy()
     for edge in (np.s_[:BORDER], np.s_[-BORDER:], np.s_[:, :BORDER], np.s_[:, -BORDER:]):
         last[edge] = GOOD if good else BAD

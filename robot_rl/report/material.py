@@ -15,6 +15,7 @@ from data.records import Episode
 from data.store import EpisodeStore
 from robot_rl.evaluate import EvaluateConfig, record_episodes
 from robot_rl.runs import RunDirectory
+from robot_rl.statistics import PairedDifference, paired_difference
 
 ARMS = ("base", "refined")
 """Two evaluations on the same seeds in a result, and the sub-folders of ``shown`` with episodes of them."""
@@ -47,6 +48,10 @@ class Material:
     def outcomes(self, arm: str) -> list[bool]:
         """Success per seed of an arm."""
         return [bool(row["success"]) for row in self.result[arm]["episodes"]]
+
+    def difference(self) -> PairedDifference:
+        """Refined minus base, on the same seeds."""
+        return paired_difference(self.outcomes("base"), self.outcomes("refined"))
 
     @property
     def task(self) -> str:
@@ -86,7 +91,11 @@ def choose_seed(base: Mapping[str, Any], refined: Mapping[str, Any]) -> int | No
         None if there is no such seed.
     """
     failed = {row["seed"] for row in base["episodes"] if not row["success"]}
-    gained = {row["steps"]: row["seed"] for row in reversed(refined["episodes"]) if row["success"] and row["seed"] in failed}
+    gained = {
+        row["steps"]: row["seed"]
+        for row in reversed(refined["episodes"])
+        if row["success"] and row["seed"] in failed
+    }
     return gained[statistics.median_low(gained)] if gained else None
 
 

@@ -77,7 +77,7 @@ class Curve:
 
 def rates(values: Sequence[Rate]) -> str:
     """Success rates as dots with their intervals, first on top."""
-    figure, axes = _axes(7.2, 0.62 * len(values) + 0.75)
+    figure, axes = _axes(5.4, 0.58 * len(values) + 0.75)
     for row, rate in enumerate(values):
         low, high = (100 * limit for limit in rate.interval)
         colour = COLOURS[rate.colour]
@@ -140,7 +140,7 @@ def curves(
     if limits is not None:
         axes.set_ylim(*limits)
     if any(curve.name for curve in values):
-        axes.legend(loc="best", fontsize=9.5)
+        axes.legend(loc="best", fontsize=9.5, frameon=False)
     return _svg(figure)
 
 

@@ -74,7 +74,9 @@ def save_toy_policy(folder):
     from policies.flow import FlowPolicy
     from policies.flow_config import FlowConfig
 
-    config = FlowConfig(horizon=4, executed_steps=2, hidden=16, layers=1, steps=2)
+    config = FlowConfig(
+        inputs=("observation.state",), horizon=4, executed_steps=2, hidden=16, layers=1, steps=2
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         policy = FlowPolicy(config, FEATURES, ACTION_SPEC)
