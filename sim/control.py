@@ -54,6 +54,10 @@ class CartesianConfig:
             )
 
 
+FREE_MOTION = CartesianConfig(max_lead_m=0.02, servo_lead_m=0.003)
+"""Wider limits than contact tasks want: up to 0.3 m/s, and pushes of up to 70 N."""
+
+
 class ToolKinematics:
     """Forward kinematics of the arm alone: where a robot believes its tool to be, given measured joints."""
 

@@ -24,7 +24,8 @@ PITCH_M = np.array([0.0075, 0.005])
 """Distance of rows (along the finger) and of columns (across it)."""
 STIFFNESS_N_PER_M = np.array([2000.0, 2000.0, 312.5])
 """One taxel across the finger, along the normal, along the finger. Ribs across the pad make it soft along the
-finger, so that a peg that is set down is cushioned by 10 kN/m; sideways the pads give 64 kN/m, soft enough that
+finger, so that a peg that is set down is cushioned by 10 kN/m; sideways the pads give 64 kN/m, soft enough
+that
 a peg that meets the wall of a hole at the arm's free speed stays below 40 N."""
 GRIP_N = 40.0
 DAMPING_S = 0.003

@@ -9,7 +9,7 @@ import numpy as np
 from data.features import Feature
 from hardware.action_spec import ActionGroup, ActionSpec
 from sim.arm_task import ARM_FEATURES, HOME, ArmTask
-from sim.control import CartesianConfig
+from sim.control import FREE_MOTION
 from sim.env import Judgement, load_model
 from sim.pick_place_expert import PickPlaceExpert
 from sim.tactile import ContactTouch
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 BINS = ("red", "blue")
 OPEN_M = 0.08
 BENCH_M = 0.48
-_CONTROL = CartesianConfig(max_lead_m=0.02, servo_lead_m=0.003)
 _CAN_HALF_M = 0.04
 _INSIDE_M = 0.045
 _RIM_M = 0.04
@@ -66,7 +65,7 @@ class PickPlace(ArmTask):
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - handed on
         model = load_model("pick_place.xml")
-        super().__init__(model, ContactTouch(model), control=_CONTROL, **options)
+        super().__init__(model, ContactTouch(model), control=FREE_MOTION, **options)
         self._can = self.model.body("can").id
         self._can_joint = int(self.model.joint("can").qposadr[0])
         self._touched = [int(self.model.sensor(f"touch_{side}").adr[0]) for side in ("left", "right")]

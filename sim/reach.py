@@ -9,7 +9,7 @@ import numpy as np
 from data.features import Feature
 from hardware.action_spec import ActionGroup, ActionSpec
 from sim.arm_task import ARM_FEATURES, HOME, ArmTask
-from sim.control import CartesianConfig
+from sim.control import FREE_MOTION
 from sim.env import Judgement, expert_generator, load_model
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from sim.env import Observation
 
-FREE_MOTION = CartesianConfig(max_lead_m=0.02, servo_lead_m=0.003)
-"""Wider limits than for contact tasks: up to 0.3 m/s, pushes of up to 70 N."""
 RADIUS_M = 0.01
 _CENTER = np.array([0.5, 0.0, 0.62])
 _WIDTH_M = 0.04
