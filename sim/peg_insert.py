@@ -43,8 +43,8 @@ class PegInsert(ArmTask):
     Per episode the hole, the start and the error of the camera-like estimate are drawn; the estimate stays
     fixed over the episode, as that of a camera that looks once from a calibrated, slightly wrong place.
     Nothing of the true hole enters an observation before the peg touches it. Success: the peg's tip is
-    deeper than 80 % of the hole (20 mm). It is void for the rest of the episode once the contact force
-    between peg and block (sum of the normal forces) exceeds 40 N or the overlap 0.2 mm at any physics step.
+    deeper than 80 % of the hole (20 mm). The episode fails once the contact force between peg and block (sum
+    of the normal forces) exceeds 40 N or the overlap 0.2 mm at any physics step.
 
     Args:
         estimate_std_m: standard deviation of the estimate's error per axis, in m.
@@ -133,7 +133,7 @@ class PegInsert(ArmTask):
             "penetration_m": float(max_overlap),
             "void": bool(void),
         }
-        return Judgement(success=bool(inside and not void), failed=bool(inside and void), info=info)
+        return Judgement(success=bool(inside and not void), failed=bool(void), info=info)
 
     def expert(self, seed: int) -> PegExpert:
         """Returns a scripted demonstrator that knows the true hole; see `PegExpert`."""
