@@ -17,6 +17,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+import sim  # noqa: F401 - before mujoco: it chooses the library that MuJoCo draws with
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 # The same examples on every run, and no deadline on a machine that others use too.
