@@ -241,7 +241,7 @@ class _Wave:
             self._plan, self._next = self._next, None
 
     def _ask(self, delay: int, consumed: int = 0) -> _Plan:
-        from robot_rl.planning import plan_chunks  # noqa: PLC0415 - keeps torch out of the loop's import
+        from robot_rl.planning import plan_chunks  # keeps torch out of the loop's import
 
         # A row that was cut off in this very tick still needs the plan of its last observation.
         running = [row.ended is None or row.ended == self._step for row in self._rows]

@@ -7,13 +7,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
 import sim
+from data.config import to_dict
 from data.store import EpisodeStore
 from policies.checkpoint import load as load_policy
 from robot_rl.control import ControlLoop, LoopConfig
@@ -64,6 +65,7 @@ class RefineConfig:
         seed: Of episodes, weights and sampling.
         learner: Hyper-parameters of the updates.
         task_options: Handed to the task's constructor.
+        resume: Go on from the run's last checkpoint.
     """
 
     policy: Path
@@ -79,7 +81,8 @@ class RefineConfig:
     checkpoint_rounds: int = 8
     seed: int = 0
     learner: ResidualLearnerConfig = field(default_factory=ResidualLearnerConfig)
-    task_options: Mapping[str, Any] = field(default_factory=dict)
+    task_options: Mapping[str, float] = field(default_factory=dict)
+    resume: bool = False
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -104,12 +107,11 @@ class _Progress:
     pending_steps: int = 0
 
 
-def refine(config: RefineConfig, *, resume: bool = False) -> Path:
+def refine(config: RefineConfig) -> Path:
     """Refine a policy; the base's weights do not change.
 
     Args:
         config: What to refine and how.
-        resume: Go on from the run's last checkpoint.
 
     Returns:
         The run directory; its folder `refiner` is what `--refiner` loads.
@@ -117,7 +119,11 @@ def refine(config: RefineConfig, *, resume: bool = False) -> Path:
     Raises:
         RuntimeError: The base's hash changed during the run.
     """
-    with RunDirectory.create(config.out, config, kind="refine", resume=resume) as run, one_torch_thread():
+    settings = to_dict(replace(config, resume=False))
+    with (
+        RunDirectory.create(config.out, settings, kind="refine", resume=config.resume) as run,
+        one_torch_thread(),
+    ):
         return Refinement(config, run).run()
 
 
@@ -173,7 +179,7 @@ class Refinement:
         limits = self.policy.spec.action_spec
         probe = Refiner()
         episodes: list[Episode] = []
-        scale = np.zeros(limits.size)
+        scale: NDArray[np.float64] = np.zeros(limits.size)
         while at.env_steps < self.config.warmup_steps:
             episodes += self._wave(probe, at, reporter)
             if not scale.any():

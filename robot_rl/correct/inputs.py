@@ -111,6 +111,7 @@ def base_actions(episode: Episode, executed_steps: int) -> NDArray[np.float32]:
     base = episode.action_base.astype(np.float32)
     if np.isnan(base).any():
         raise ValueError(f"Episode {episode.id} has steps without a base action.")
+    after: NDArray[np.float32]
     after = np.zeros((1, base.shape[1]), np.float32)  # never read: nothing follows a terminal step
     if not episode.terminated[-1]:
         after = _planned_after(episode, executed_steps)[None].astype(np.float32)

@@ -1,0 +1,195 @@
+"""The whole job on peg insertion: demonstrations, a frozen base, its refinement, both evaluated, one page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from data.config import to_dict
+from policies.flow_config import FlowConfig
+from robot_rl.collect import CollectConfig, collect
+from robot_rl.evaluate import EvaluateConfig, evaluate
+from robot_rl.progress import stage
+from robot_rl.provenance import versions
+from robot_rl.refine import RefineConfig, refine
+from robot_rl.report.build import write_report
+from robot_rl.report.material import record_shown
+from robot_rl.runs import RunDirectory
+from robot_rl.statistics import paired_difference
+from robot_rl.train import TrainConfig, train
+
+DEMONSTRATION_SEEDS = 500_000_000
+EVALUATION_SEEDS = 10_000_000
+"""Seeds of demonstrations and evaluations; each --seed has its own, and none is used for anything else."""
+
+ESTIMATE = "observation.environment_state"
+"""All that the base reads: where the camera says the hole is, relative to the tool."""
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """Show the whole job on peg insertion: about six minutes on two cores."""
+
+    out: Path = Path("outputs/demo")
+    """folder of the run"""
+    task: str = "peg-insert"
+    """task name, Gymnasium id or module:Class; it needs a scripted expert"""
+    seed: int = 0
+    """of everything: demonstrations, weights, refinement and the held-out seeds"""
+    demonstrations: int = 100
+    """episodes of the scripted expert"""
+    base_steps: int = 2000
+    """updates of behaviour cloning"""
+    inputs: tuple[str, ...] = (ESTIMATE,)
+    """observation keys that the base reads"""
+    env_steps: int = 30_000
+    """environment steps of the refinement, warm-up included"""
+    warmup_steps: int = 3000
+    """of them, base rollouts with random corrections before learning starts"""
+    scale_fraction: float = 0.6
+    """greatest correction, as a share of half the range of the base's actions"""
+    episodes: int = 200
+    """held-out seeds on which base and refined policy are evaluated"""
+    workers: int = 0
+    """processes that collect and evaluate; 0 is one per core"""
+    video: bool = True
+    """whether the page shows a video; without OpenGL it says so"""
+    task_options: Mapping[str, float] = field(default_factory=dict)
+    """options of the task's constructor"""
+    resume: bool = False
+    """go on with an interrupted run; otherwise an earlier run in the folder is replaced"""
+
+    def __post_init__(self) -> None:
+        """Check the values that the stages do not check themselves."""
+        if not 0 <= self.seed < 1000:
+            raise ValueError(f"seed is {self.seed}, allowed is 0 to 999: each has held-out seeds of its own")
+
+
+def run_demo(config: DemoConfig) -> Path:
+    """Run every stage that is not done yet, and write result.json and report.html.
+
+    Args:
+        config: what to show.
+
+    Returns:
+        the page.
+    """
+    started = time.monotonic()
+    settings = to_dict(replace(config, resume=False))
+    with RunDirectory.create(
+        config.out, settings, kind="demo", resume=config.resume, replace=not config.resume
+    ) as run:
+        earlier = Stages(run)
+        demonstrations, base, refined = (run.path / name for name in ("demonstrations", "base", "refined"))
+        earlier.once("collect", lambda: collect(_collection(config, demonstrations)))
+        earlier.once("train", lambda: train(_training(config, demonstrations, base)))
+        before = earlier.once("base", lambda: evaluate(_evaluation(config, base, None)).to_json())
+        earlier.once("refine", lambda: refine(_refinement(config, base, refined)))
+        after = earlier.once("refined", lambda: evaluate(_evaluation(config, base, refined)).to_json())
+        result = _result(before, after, RunDirectory.open(refined).read_json("result.json"))
+        result["wall_seconds"] = earlier.add_seconds(time.monotonic() - started)
+        run.write_json("result.json", result)
+        with stage("Writing the report"):
+            earlier.once("shown", lambda: record_shown(run.path, before, after))
+            return write_report(run.path, video=config.video)
+
+
+class Stages:
+    """Which stages of a run are done and what they gave, kept on disk."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        done = run.path / "stages.json"
+        self._done: dict[str, Any] = run.read_json("stages.json") if done.exists() else {"seconds": 0.0}
+
+    def once(self, name: str, work: Callable[[], Any]) -> dict[str, Any]:
+        """Do the work unless an earlier start of this run did it; what it gave if that was a mapping."""
+        if name not in self._done:
+            started = time.monotonic()
+            found = work()
+            self._done[name] = found if isinstance(found, dict) else {}
+            self._done.setdefault("timing", {})[name] = time.monotonic() - started
+            self._run.write_json("stages.json", self._done)
+        result: dict[str, Any] = self._done[name]
+        return result
+
+    @property
+    def timing(self) -> dict[str, float]:
+        """Seconds per stage."""
+        return dict(self._done.get("timing", {}))
+
+    def add_seconds(self, seconds: float) -> float:
+        """Wall time of this and earlier starts of the run."""
+        self._done["seconds"] += seconds
+        self._run.write_json("stages.json", self._done)
+        total: float = self._done["seconds"]
+        return total
+
+
+def _collection(config: DemoConfig, out: Path) -> CollectConfig:
+    return CollectConfig(
+        out=out,
+        task=config.task,
+        episodes=config.demonstrations,
+        seed=DEMONSTRATION_SEEDS + 100_000 * config.seed,
+        workers=config.workers,
+        options=config.task_options,
+        resume=out.exists(),
+    )
+
+
+def _training(config: DemoConfig, data: Path, out: Path) -> TrainConfig:
+    network = FlowConfig(inputs=config.inputs)
+    return TrainConfig(
+        data=data, out=out, network=network, steps=config.base_steps, seed=config.seed, resume=out.exists()
+    )
+
+
+def _refinement(config: DemoConfig, policy: Path, out: Path) -> RefineConfig:
+    return RefineConfig(
+        policy=policy,
+        out=out,
+        task=config.task,
+        env_steps=config.env_steps,
+        warmup_steps=config.warmup_steps,
+        scale_fraction=config.scale_fraction,
+        seed=config.seed,
+        task_options=config.task_options,
+        resume=out.exists(),
+    )
+
+
+def _evaluation(config: DemoConfig, policy: Path, refiner: Path | None) -> EvaluateConfig:
+    return EvaluateConfig(
+        policy=policy,
+        refiner=refiner,
+        task=config.task,
+        episodes=config.episodes,
+        seed=EVALUATION_SEEDS + 10_000 * config.seed,
+        workers=config.workers,
+        options=config.task_options,
+    )
+
+
+def _result(
+    base: Mapping[str, Any], refined: Mapping[str, Any], refinement: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What result.json holds; see the README."""
+    before, after = ([bool(row["success"]) for row in arm["episodes"]] for arm in (base, refined))
+    difference = paired_difference(before, after)
+    return {
+        "base": dict(base),
+        "refined": dict(refined),
+        "paired_difference": {
+            "value": difference.value,
+            "interval": list(difference.interval),
+            "p_value": difference.p_value,
+        },
+        "env_steps": refinement["env_steps"],
+        "base_hash_before": refinement["base_hash_before"],
+        "base_hash_after": refined["base_hash"],
+        "versions": versions(),
+    }
