@@ -252,9 +252,8 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
             self.close()
             self._renderer = mujoco.Renderer(self.model, height, width)
             weakref.finalize(self, self._renderer.close)  # also at exit, while GL is still there
-        mujoco.mj_camlight(
-            self.model, self.data
-        )  # cameras lag behind the bodies, and are unset after a reset
+        # Cameras lag behind the bodies, and are unset after a reset.
+        mujoco.mj_camlight(self.model, self.data)
         self._renderer.update_scene(self.data, camera)
         frame: NDArray[np.uint8] = self._renderer.render().copy()
         return frame

@@ -1,10 +1,8 @@
-import warnings
-
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 import sim
+from sim.conformance import check_task
 from sim.planar import DISC_RADIUS, PUSHER_RADIUS
 from sim.push_disc import PushDisc
 from sim.shifts import Shifts
@@ -45,10 +43,8 @@ def place(env, pusher, disc):
 
 
 @pytest.mark.parametrize("options", SETUPS.values(), ids=SETUPS)
-def test_gymnasium_accepts_it(options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(PushDisc(**options), skip_render_check=True)
+def test_keeps_the_contract(options):
+    check_task(lambda: PushDisc(**options))
 
 
 def test_starts_where_the_fixture_says():
@@ -88,9 +84,9 @@ def test_truncates_after_25_steps_without_terminating():
 
 
 def test_expert_succeeds_always_and_spoiled_experts_as_measured():
-    assert success_rate(range(100)) == 1.0
-    assert 0.30 <= success_rate(range(150), bias=0.03, noise=0.4) <= 0.55
-    assert success_rate(range(100), bias=0.06, noise=0.8) <= 0.20
+    assert success_rate(range(60)) == 1.0
+    assert 0.30 <= success_rate(range(80), bias=0.03, noise=0.4) <= 0.60
+    assert success_rate(range(50), bias=0.06, noise=0.8) <= 0.20
 
 
 def test_expert_recovers_from_in_front_of_the_disc():
