@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data.errors import DamagedEpisodeError, StoreError
-from data.layout import FACTS, episode_from
+from data.layout import FACTS, column_names, episode_from
 from data.manifest import sha256_bytes
 from data.zarr_files import ArrayMeta, ZarrFileError, group_attributes, group_bytes
 
@@ -86,7 +86,8 @@ class FolderWriter:
         """
         for group in sorted({path.split("/")[0] for path in self._files}):
             self._put(f"{group}/{GROUP_FILE}", group_bytes({}))
-        attributes = {"format": FORMAT, "version": VERSION, **facts, "files": self._files}
+        attributes = {"format": FORMAT, "version": VERSION, **facts, "columns": column_names()}
+        attributes["files"] = self._files
         content = group_bytes({**attributes, "sha256": _digest(attributes)})
         (self._folder / GROUP_FILE).write_bytes(content)
 

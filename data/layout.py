@@ -1,8 +1,10 @@
 """Where each part of an episode lies in its Zarr group, and back.
 
-``observations/<key>`` (T + 1, ...), ``steps/<column>`` (T, ...), ``extra/<key>`` (T, ...) and ``chunks/...``;
-texts from a fixed set (source, segment kind) as their number in the set. Everything else is an attribute of
-the group.
+``observations/<key>`` (T + 1, ...) and ``extra/<key>`` (T, ...) hold one key each. Columns of steps share
+arrays: ``steps/actions`` (T, 4, A), ``steps/values`` (T, 4) and ``steps/labels`` (T, 7); texts from a fixed
+set stand as their number in the set. ``chunks/table`` (M, 7) holds a row per plan, whose actions, noise and
+candidates follow each other in arrays of their own. The names of all these columns are an attribute of the
+group, as is the rest.
 """
 
 from __future__ import annotations
@@ -21,6 +23,22 @@ if TYPE_CHECKING:
 
 FACTS = ("id", "task", "seed", "outcome", "robot", "operator", "base_version", "refiner_version", "metadata")
 """Fields of an `Episode` that are attributes."""
+STEP_TABLES: Mapping[str, tuple[str, ...]] = {
+    "steps/actions": ACTION_COLUMNS,
+    "steps/values": ("reward", "wall_time", "monotonic_time", "gain"),
+    "steps/labels": (
+        "chunk_id",
+        "chunk_index",
+        "source",
+        "segment_id",
+        "segment_kind",
+        "terminated",
+        "truncated",
+    ),
+}
+"""Columns along the second axis of the arrays of steps."""
+CHUNK_TABLE = ("id", "first_step", "delay", "index", "length", "noise_length", "candidates_length")
+"""Columns of the table of plans; -1 stands for what a plan does not have."""
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
 
 
@@ -36,12 +54,16 @@ def check_key(key: str) -> str:
 
 
 def step_arrays(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Columns of steps by path, texts as numbers."""
-    arrays = {f"steps/{name}": columns[name] for name in (*ACTION_COLUMNS, *STEP_COLUMNS)}
+    """Columns of steps by path; those of one type share an array, since many small files are slow."""
+    coded = dict(columns)
     for name, kind in CATEGORIES.items():
         codes = {str(member): code for code, member in enumerate(kind)}
-        arrays[f"steps/{name}"] = np.array([codes[str(value)] for value in columns[name]], np.int8)
-    return arrays
+        coded[name] = np.array([codes[str(value)] for value in columns[name]], np.int64)
+    types = {"steps/actions": "float64", "steps/values": "float64", "steps/labels": "int64"}
+    return {
+        path: np.stack([coded[name] for name in names], axis=1).astype(types[path])
+        for path, names in STEP_TABLES.items()
+    }
 
 
 def episode_arrays(episode: Episode) -> dict[str, NDArray[Any]]:
@@ -55,21 +77,24 @@ def episode_arrays(episode: Episode) -> dict[str, NDArray[Any]]:
 def chunk_arrays(chunks: Iterable[Chunk]) -> dict[str, NDArray[Any]]:
     """Plans as a table by path; plans of several tables are those of the tables appended to each other.
 
-    Lengths of -1 stand for what a plan does not have. No array at all for no plans.
+    No array at all for no plans.
     """
     plans = list(chunks)
     if not plans:
         return {}
-    numbers = {
-        "id": [plan.id for plan in plans],
-        "first_step": [plan.first_step for plan in plans],
-        "delay": [plan.delay for plan in plans],
-        "index": [-1 if plan.index is None else plan.index for plan in plans],
-        "length": [len(plan.actions) for plan in plans],
-        "noise_length": [-1 if plan.noise is None else len(plan.noise) for plan in plans],
-        "candidates_length": [-1 if plan.candidates is None else len(plan.candidates) for plan in plans],
-    }
-    arrays: dict[str, NDArray[Any]] = {f"chunks/{key}": np.array(v, np.int64) for key, v in numbers.items()}
+    table = [
+        (
+            plan.id,
+            plan.first_step,
+            plan.delay,
+            -1 if plan.index is None else plan.index,
+            len(plan.actions),
+            -1 if plan.noise is None else len(plan.noise),
+            -1 if plan.candidates is None else len(plan.candidates),
+        )
+        for plan in plans
+    ]
+    arrays: dict[str, NDArray[Any]] = {"chunks/table": np.array(table, np.int64)}
     for name in ("actions", "noise", "candidates"):
         rows = [value for plan in plans if (value := getattr(plan, name)) is not None]
         if rows:
@@ -88,13 +113,14 @@ def episode_from(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -
         KeyError: A part is missing.
         ValueError: The parts do not fit together.
     """
-    columns: dict[str, Any] = {name: arrays[f"steps/{name}"] for name in (*ACTION_COLUMNS, *STEP_COLUMNS)}
+    columns: dict[str, Any] = {}
+    for path, names in STEP_TABLES.items():
+        columns |= {name: arrays[path][:, i] for i, name in enumerate(names)}
     for name, kind in CATEGORIES.items():
         texts = np.array([str(member) for member in kind])
-        codes = columns[name]
-        if codes.size and not 0 <= codes.min() <= codes.max() < len(texts):
-            raise ValueError(f"{name} holds numbers outside 0..{len(texts) - 1}")
-        columns[name] = texts[codes]
+        columns[name] = texts[_within(columns[name], len(texts), name)]
+    for name in ("terminated", "truncated"):
+        columns[name] = _within(columns[name], 2, name).astype(bool)
     parts: dict[str, Any] = {name: facts[name] for name in FACTS}
     parts |= columns
     parts["observations"] = _below("observations/", arrays)
@@ -107,12 +133,19 @@ def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
     return {path.removeprefix(prefix): array for path, array in arrays.items() if path.startswith(prefix)}
 
 
-def _plans(table: Mapping[str, NDArray[Any]]) -> tuple[Chunk, ...]:
-    if not table:
+def _within(codes: NDArray[Any], count: int, name: str) -> NDArray[Any]:
+    if codes.size and not 0 <= codes.min() <= codes.max() < count:
+        raise ValueError(f"{name} holds numbers outside 0..{count - 1}")
+    return codes
+
+
+def _plans(parts: Mapping[str, NDArray[Any]]) -> tuple[Chunk, ...]:
+    if not parts:
         return ()
-    actions = _Rows(table["actions"], table["length"])
-    noise = _Rows(table.get("noise"), table["noise_length"])
-    candidates = _Rows(table.get("candidates"), table["candidates_length"])
+    table = dict(zip(CHUNK_TABLE, parts["table"].T, strict=True))
+    actions = _Rows(parts["actions"], table["length"])
+    noise = _Rows(parts.get("noise"), table["noise_length"])
+    candidates = _Rows(parts.get("candidates"), table["candidates_length"])
     return tuple(
         Chunk(
             id=int(table["id"][i]),
@@ -123,7 +156,7 @@ def _plans(table: Mapping[str, NDArray[Any]]) -> tuple[Chunk, ...]:
             candidates=candidates.take(i),
             index=None if table["index"][i] < 0 else int(table["index"][i]),
         )
-        for i in range(len(table["id"]))
+        for i in range(len(parts["table"]))
     )
 
 
@@ -139,3 +172,12 @@ class _Rows:
         if self._rows is None or self._lengths[i] < 0:
             return None
         return self._rows[self._ends[i] - self._lengths[i] : self._ends[i]]
+
+
+def column_names() -> dict[str, list[str]]:
+    """Names of the columns of the arrays that hold several, for readers that know only Zarr."""
+    tables = {**STEP_TABLES, "chunks/table": CHUNK_TABLE}
+    categories = {
+        f"steps/labels:{name}": [str(member) for member in kind] for name, kind in CATEGORIES.items()
+    }
+    return {path: list(names) for path, names in tables.items()} | categories

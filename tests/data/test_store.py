@@ -49,11 +49,13 @@ def test_the_zarr_package_reads_the_same_arrays_without_a_warning(store):
         group = zarr.open_group(store.path, mode="r")
         assert sorted(key for key, _ in group.members()) == ["a", "b", "c"]
         one, want = group["b"], store.read("b")
-        np.testing.assert_array_equal(one["steps/action_base"][:], want.action_base)
+        np.testing.assert_array_equal(one["steps/actions"][:, 0], want.action_base)
         np.testing.assert_array_equal(
             one["observations/observation.images.wrist"][:], want.observations["observation.images.wrist"]
         )
-        np.testing.assert_array_equal(one["steps/terminated"][:], want.terminated)
+        np.testing.assert_array_equal(one["steps/labels"][:, 5], want.terminated)
+        assert one.attrs["columns"]["steps/actions"][0] == "action_base"
+        assert one.attrs["columns"]["steps/labels"][5] == "terminated"
         assert one.attrs["task"] == "insert the peg"
 
 
@@ -87,8 +89,8 @@ def test_a_recorded_episode_equals_the_one_that_was_built(tmp_path):
 
 FILES = [
     "zarr.json",
-    "steps/action/c.0.0",
-    "steps/action/zarr.json",
+    "steps/actions/c.0.0.0",
+    "steps/actions/zarr.json",
     "observations/observation.images.wrist/c.0.0.0.0",
 ]
 
@@ -116,13 +118,13 @@ def test_a_damaged_file_is_reported_with_its_episode_and_the_others_stay_readabl
 
 
 def test_a_chunk_that_vanished_is_never_zeros_even_to_zarr(store):
-    (store.path / "a/steps/action/c.0.0").unlink()
-    assert np.isnan(zarr.open_group(store.path, mode="r")["a/steps/action"][:]).all()
+    (store.path / "a/steps/actions/c.0.0.0").unlink()
+    assert np.isnan(zarr.open_group(store.path, mode="r")["a/steps/actions"][:]).all()
 
 
 def test_a_list_of_files_that_leads_outside_is_refused(store):
     file = store.path / "a/zarr.json"
-    file.write_text(file.read_text().replace("steps/action/c.0.0", "../c/zarr.json"))
+    file.write_text(file.read_text().replace("steps/actions/c.0.0.0", "../c/zarr.json"))
     with pytest.raises(DamagedEpisodeError, match="changed after"):
         store.read("a")
 
