@@ -80,12 +80,12 @@ def write_dataset(root, lengths=(5, 7, 4), version="v3.0"):
     }
     pq.write_table(pa.table(table), root / "data/chunk-000/file-000.parquet")
     tasks = {"task_index": pa.array([0, 1]), "__index_level_0__": pa.array(["pick", "place"])}
-    index = {
-        "index_columns": ["__index_level_0__"],
-        "column_indexes": [],
-        "columns": [],
-        "pandas_version": "2",
-    }
+    kinds = [("task_index", "task_index", "int64"), (None, "__index_level_0__", "object")]
+    fields = [
+        {"name": name, "field_name": field, "pandas_type": kind, "numpy_type": kind, "metadata": None}
+        for name, field, kind in kinds
+    ]
+    index = {"index_columns": ["__index_level_0__"], "column_indexes": [], "columns": fields}
     labelled = pa.table(tasks).replace_schema_metadata({"pandas": json.dumps(index)})
     pq.write_table(labelled, root / "meta/tasks.parquet")
     zeros = [0] * len(lengths)

@@ -241,7 +241,8 @@ def test_lerobot_itself_reads_the_same(dataset, tmp_path):
         "HF_HOME": str(tmp_path / "hf"),
         "OMP_NUM_THREADS": "1",
     }
-    subprocess.run(command, check=True, env=environment, capture_output=True, cwd=tmp_path)
+    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     with np.load(tmp_path / "judge.npz") as judged:
         for root, places in asked.items():
             for number, step in places:
