@@ -1,0 +1,141 @@
+"""One cell of a study: computed in a process of its own, kept as one small JSON file."""
+
+import importlib
+import json
+import resource
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from data.config import from_dict, to_dict
+from data.manifest import atomic_write_json
+from robot_rl.provenance import git_revision, versions
+from robot_rl.study.plan import Cell, StudyError
+from robot_rl.threads import limit_threads
+
+
+class CellFunction(Protocol):
+    """What ``run`` of a method names."""
+
+    def __call__(self, cell: Cell, out: Path) -> Mapping[str, Any]:
+        """Compute a cell.
+
+        Args:
+            cell: task, parameters, training seed; evaluation seeds are ``first_seed`` and the ``episodes``
+                that follow.
+            out: scratch folder of the cell; what a stopped attempt left is there, to go on from.
+
+        Returns:
+            ``episodes``: a list of {"seed", "success", "steps"} in the order of the seeds (the shape of
+            ``robot-rl evaluate --json``), and further JSON numbers worth a column, such as ``env_steps``.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished cell as it is kept."""
+
+    cell: Cell
+    outcomes: tuple[bool, ...]
+    """success per evaluation seed"""
+    steps: tuple[int, ...]
+    core_seconds: float
+    facts: Mapping[str, Any]
+
+
+def path_of(cell: Cell, results: Path) -> Path:
+    """Where a finished cell lies."""
+    return results / cell.study / f"{cell.id}.json"
+
+
+def read_cell(cell: Cell, results: Path) -> Finished | None:
+    """A finished cell, None if it is not finished.
+
+    Raises:
+        StudyError: if the file is of another configuration.
+    """
+    file = path_of(cell, results)
+    if not file.exists():
+        return None
+    content = json.loads(file.read_text(encoding="utf-8"))
+    if content["config_hash"] != cell.config_hash:
+        raise StudyError(f"{file} holds {content['config_hash']}, not {cell.config_hash}: remove the file")
+    return Finished(
+        cell=cell,
+        outcomes=tuple(mark == "1" for mark in content["success"]),
+        steps=tuple(content["steps"]),
+        core_seconds=content["core_seconds"],
+        facts=content["facts"],
+    )
+
+
+def compute(cell: Cell, results: Path, scratch: Path) -> Path:
+    """Compute a cell in this process and keep it.
+
+    Raises:
+        StudyError: if the method's function is missing or returns other episodes than asked for.
+    """
+    started, before = time.monotonic(), _core_seconds()
+    out = scratch / cell.study / cell.id
+    out.mkdir(parents=True, exist_ok=True)
+    found = dict(_function(cell.run)(cell, out))
+    rows = found.pop("episodes")
+    asked = list(range(cell.first_seed, cell.first_seed + cell.episodes))
+    if [row["seed"] for row in rows] != asked:
+        raise StudyError(
+            f"{cell.run} returned other seeds than {asked[0]} to {asked[-1]} in order: the cell is void"
+        )
+    file = path_of(cell, results)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    payload = {
+        "cell": to_dict(cell),
+        "config_hash": cell.config_hash,
+        "success": "".join("01"[bool(row["success"])] for row in rows),
+        "steps": [int(row["steps"]) for row in rows],
+        "facts": {
+            name: value for name, value in found.items() if isinstance(value, bool | int | float | str)
+        },
+        "core_seconds": _core_seconds() - before,
+        "wall_seconds": time.monotonic() - started,
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "versions": versions(),
+        "git_revision": git_revision(),
+    }
+    atomic_write_json(file, payload, indent=None)
+    return file
+
+
+def _function(reference: str) -> CellFunction:
+    module, _, name = reference.partition(":")
+    try:
+        found: CellFunction = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise StudyError(
+            f"run is {reference!r}, which cannot be imported ({error}): give module:function"
+        ) from error
+    return found
+
+
+def _core_seconds() -> float:
+    """Processor time of this process and of those it waited for, s."""
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in usage)
+
+
+def main() -> int:
+    """Compute the cell whose JSON is on standard input."""
+    limit_threads()
+    request = json.loads(sys.stdin.read())
+    try:
+        compute(from_dict(Cell, request["cell"]), Path(request["results"]), Path(request["scratch"]))
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

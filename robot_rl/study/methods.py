@@ -1,0 +1,46 @@
+"""Cells of this package's own methods. Others are functions elsewhere, named in the file of the study."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from data.config import from_dict
+from robot_rl.evaluate import EvaluateConfig, evaluate
+from robot_rl.study.plan import Cell, StudyError
+
+
+def base(cell: Cell, out: Path) -> Mapping[str, Any]:  # noqa: ARG001 - nothing is kept between attempts
+    """The frozen base alone; parameter ``policy`` is its folder."""
+    return _evaluation(cell, None)
+
+
+def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
+    """A residual corrector on the base in ``policy``; other parameters go to ``RefineConfig``."""
+    from robot_rl.refine import RefineConfig, refine
+
+    fields = {field.name for field in dataclasses.fields(RefineConfig)}
+    unknown = sorted(set(cell.parameters) - fields)
+    if unknown:
+        raise StudyError(f"parameters {unknown} are none of RefineConfig: it has {', '.join(sorted(fields))}")
+    place = {"out": str(out / "refined"), "task": cell.task, "seed": cell.seed, "task_options": cell.options}
+    config = from_dict(RefineConfig, {**cell.parameters, **place})
+    run = refine(config, resume=(out / "refined" / "config.json").exists())
+    return {**_evaluation(cell, run), "env_steps": config.env_steps}
+
+
+def _evaluation(cell: Cell, refiner: Path | None) -> Mapping[str, Any]:
+    policy = cell.parameters.get("policy")
+    if not policy:
+        raise StudyError("the parameter policy is missing: give the folder of the base")
+    config = EvaluateConfig(
+        policy=Path(policy),
+        refiner=refiner,
+        task=cell.task,
+        options=cell.options,
+        episodes=cell.episodes,
+        seed=cell.first_seed,
+        workers=1,
+    )
+    result = evaluate(config).to_json()
+    return {"episodes": result["episodes"], "base_hash": result["base_hash"]}

@@ -1,0 +1,155 @@
+import dataclasses
+import json
+
+import pytest
+
+from robot_rl.study import predict as predicting
+from robot_rl.study.cell import compute, path_of, read_cell
+from robot_rl.study.plan import Arm, Method, Study, StudyError, TaskEntry, cells
+from robot_rl.study.predict import check_budget, predict
+from robot_rl.study.run import run_study
+from robot_rl.study.table import rows_of, write_table
+from tests.robot_rl.toy import TOY
+
+TOYS = "tests.robot_rl.study.toy_methods"
+
+
+def study(folder, function="coin", **changes):
+    made = Study(
+        name="toy",
+        tier=2,
+        methods=(Method("m", f"{TOYS}:{function}", {"share": 0.5}, core_minutes=0.01),),
+        tasks=(TaskEntry(TOY),),
+        seeds=(0,),
+        episodes=100,
+        arms=(Arm("low"), Arm("high", {"share": 0.8})),
+        results=folder / "results",
+        scratch=folder / "scratch",
+        docs=folder / "docs",
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def finish(made):
+    for cell in cells(made):
+        compute(cell, made.results, made.scratch)
+    return made
+
+
+def test_cells_run_in_processes_of_their_own_and_only_once(tmp_path):
+    made = study(tmp_path)
+    summary = run_study(made, minutes=2, workers=2)
+    assert (summary.finished, summary.total, summary.failed) == (2, 2, [])
+    file = path_of(cells(made)[1], made.results)
+    content = json.loads(file.read_text())
+    assert content["success"] == "1" * 80 + "0" * 20
+    assert content["config_hash"] == cells(made)[1].config_hash
+    assert file.stat().st_size < 5000
+    before = file.stat().st_mtime_ns
+    assert run_study(made, minutes=2).complete
+    assert file.stat().st_mtime_ns == before
+
+
+def test_a_failed_cell_is_reported_with_its_log_and_does_not_stop_the_others(tmp_path):
+    methods = (Method("bad", f"{TOYS}:broken", core_minutes=0.01), study(tmp_path).methods[0])
+    summary = run_study(study(tmp_path, methods=methods, arms=(Arm("a"),)), minutes=2, workers=2)
+    assert (summary.finished, summary.total) == (1, 2)
+    assert "the robot fell over" in summary.failed[0][1].read_text()
+
+
+def test_a_study_stops_after_its_minutes_and_leaves_no_half_cell(tmp_path):
+    made = study(tmp_path, function="slow", arms=(Arm("a"),))
+    summary = run_study(made, minutes=0.05, workers=1)
+    assert (summary.finished, summary.failed) == (0, [])
+    assert not made.results.exists()
+    assert (made.scratch / "toy" / cells(made)[0].id / "log.txt").exists()
+
+
+def test_other_seeds_than_asked_for_void_a_cell(tmp_path):
+    made = study(tmp_path, function="wrong_seeds")
+    with pytest.raises(StudyError, match="other seeds than 10000 to 10099"):
+        compute(cells(made)[0], made.results, made.scratch)
+
+
+def test_a_missing_function_is_named(tmp_path):
+    made = study(tmp_path, function="no_such")
+    with pytest.raises(StudyError, match="give module:function"):
+        compute(cells(made)[0], made.results, made.scratch)
+
+
+def test_a_cell_of_another_configuration_is_not_believed(tmp_path):
+    made = finish(study(tmp_path))
+    file = path_of(cells(made)[0], made.results)
+    file.write_text(file.read_text().replace(cells(made)[0].config_hash, "0" * 16))
+    with pytest.raises(StudyError, match="remove the file"):
+        read_cell(cells(made)[0], made.results)
+
+
+def test_a_study_above_its_budget_starts_nothing(tmp_path):
+    expensive = Method("m", f"{TOYS}:coin", {"share": 0.5}, core_minutes=200.0)
+    with pytest.raises(StudyError, match=r"2 cells would take 6\.7 core-hours \(m from core_minutes"):
+        run_study(study(tmp_path, methods=(expensive,)), minutes=1)
+    assert not (tmp_path / "scratch").exists()
+    check_budget(predict(study(tmp_path, methods=(expensive,))), budget=7.0)
+
+
+def test_the_cost_is_predicted_from_finished_cells_before_anything_else(tmp_path):
+    made = study(tmp_path)
+    file = compute(cells(made)[0], made.results, made.scratch)
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps(content | {"core_seconds": 1800.0}))
+    found = predict(made)
+    assert (found.cells, found.core_hours) == (1, 0.5)
+    assert found.basis == {"m": "1 finished cells"}
+
+
+def test_an_unknown_cost_is_predicted_from_the_speed_of_the_task(tmp_path, monkeypatch):
+    monkeypatch.setattr(predicting, "_speed", lambda cell, known: (100.0, 12))
+    method = Method("m", f"{TOYS}:coin", {"share": 0.5, "env_steps": 3600})
+    found = predict(study(tmp_path, methods=(method,), arms=(Arm("a"),)))
+    # 5 x 3600 learning steps and 2 x 100 episodes x 12 steps at 100 steps/s
+    assert found.core_hours == pytest.approx((5 * 3600 + 2 * 100 * 12) / 100 / 3600)
+
+
+def test_the_speed_of_a_task_is_measured(tmp_path):
+    speed, longest = predicting._speed(cells(study(tmp_path))[0], {})
+    assert speed > 1000
+    assert longest == 12
+
+
+def test_a_tier_1_table_compares_with_the_first_arm_and_names_the_control(tmp_path):
+    arms = (Arm("low"), Arm("high", {"share": 0.8}), Arm("same", {"share": 0.5, "x": 1}, control=True))
+    made = finish(study(tmp_path, tier=1, seeds=(0, 1, 2), episodes=300, arms=arms))
+    page, figure = write_table(made)
+    text = page.read_text()
+    # 150, 151, 152 of 300 against 240, 241, 242: plus 90 of 300 with every seed
+    assert "| m, high | 80.3 % |" in text
+    assert "| +30.0 (" in text
+    assert "| better |" in text
+    assert "m, same (control) | 50.3 % | 47.1 % to 53.6 % | 50.0 %, 50.3 %, 50.7 %" in text
+    assert text.count("not shown") == 1
+    assert "Unfinished" not in text
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_tier_2_table_claims_no_ordering(tmp_path):
+    text = write_table(finish(study(tmp_path)))[0].read_text()
+    assert "exploratory" in text
+    assert "claims no ordering" in text
+    assert "better" not in text
+    assert "minus" not in text
+
+
+def test_an_unfinished_study_says_so_and_an_empty_one_makes_no_table(tmp_path):
+    made = study(tmp_path)
+    with pytest.raises(StudyError, match="no finished cell"):
+        write_table(made)
+    compute(cells(made)[0], made.results, made.scratch)
+    assert "**Unfinished: 1 of 2 cells.**" in write_table(made)[0].read_text()
+
+
+def test_the_same_cells_make_the_same_page(tmp_path):
+    made = finish(study(tmp_path))
+    first = [path.read_bytes() for path in write_table(made)]
+    assert [path.read_bytes() for path in write_table(made)] == first
+    assert [row.rate for row in rows_of(made)] == [0.5, 0.8]
