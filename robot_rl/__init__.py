@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from policies.policy import PolicySpec as PolicySpec
     from policies.request import ChunkRequest as ChunkRequest
     from policies.sampler import sample_chunk as sample_chunk
+    from robot_rl.collect import CollectConfig as CollectConfig
+    from robot_rl.collect import collect as collect_episodes
     from robot_rl.control import ControlLoop as ControlLoop
     from robot_rl.control import run_wave as run_wave
     from robot_rl.correct.corrector import Correction as Correction
@@ -39,6 +41,8 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from robot_rl.runs import RunDirectory as RunDirectory
     from robot_rl.statistics import paired_difference as paired_difference
     from robot_rl.statistics import wilson_interval as wilson_interval
+    from robot_rl.train import TrainConfig as TrainConfig
+    from robot_rl.train import train as train_policy
     from sim.registry import make as make_env
 
 # No name here may be that of a submodule: importing the submodule would put it in the name's place.
@@ -46,6 +50,7 @@ _EXPORTS = {
     "ActionGroup": "hardware.action_spec:ActionGroup",
     "ActionSpec": "hardware.action_spec:ActionSpec",
     "ChunkRequest": "policies.request:ChunkRequest",
+    "CollectConfig": "robot_rl.collect:CollectConfig",
     "ControlLoop": "robot_rl.control:ControlLoop",
     "Correction": "robot_rl.correct.corrector:Correction",
     "Corrector": "robot_rl.correct.corrector:Corrector",
@@ -61,6 +66,8 @@ _EXPORTS = {
     "RefineConfig": "robot_rl.refine:RefineConfig",
     "Refiner": "robot_rl.refiner:Refiner",
     "RunDirectory": "robot_rl.runs:RunDirectory",
+    "TrainConfig": "robot_rl.train:TrainConfig",
+    "collect_episodes": "robot_rl.collect:collect",
     "evaluate_policy": "robot_rl.evaluate:evaluate",
     "load_policy": "policies.checkpoint:load",
     "load_refiner": "robot_rl.parts:load_refiner",
@@ -72,6 +79,7 @@ _EXPORTS = {
     "sample_chunk": "policies.sampler:sample_chunk",
     "save_policy": "policies.checkpoint:save",
     "save_refiner": "robot_rl.parts:save_refiner",
+    "train_policy": "robot_rl.train:train",
     "wilson_interval": "robot_rl.statistics:wilson_interval",
 }
 
@@ -79,6 +87,7 @@ __all__ = [
     "ActionGroup",
     "ActionSpec",
     "ChunkRequest",
+    "CollectConfig",
     "ControlLoop",
     "Correction",
     "Corrector",
@@ -94,6 +103,8 @@ __all__ = [
     "RefineConfig",
     "Refiner",
     "RunDirectory",
+    "TrainConfig",
+    "collect_episodes",
     "evaluate_policy",
     "load_policy",
     "load_refiner",
@@ -105,6 +116,7 @@ __all__ = [
     "sample_chunk",
     "save_policy",
     "save_refiner",
+    "train_policy",
     "wilson_interval",
 ]
 
