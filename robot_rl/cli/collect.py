@@ -1,7 +1,6 @@
 """``robot-rl collect``: demonstrations of a scripted expert."""
 
-from rich.console import Console
-
+from robot_rl.cli.output import say
 from robot_rl.cli.parsing import parse
 from robot_rl.collect import CollectConfig, collect
 
@@ -10,9 +9,8 @@ def run(words: list[str]) -> int:
     """Collect and say where the episodes are."""
     config = parse(CollectConfig, words, "collect")
     result = collect(config)
-    Console().print(
+    say(
         f"{result.kept} episodes in {result.store} ({result.failed} of {result.attempts} attempts failed)\n"
-        f"next: robot-rl train --data {config.out} --out outputs/base",
-        highlight=False,
+        f"next: robot-rl train --data {config.out} --out outputs/base"
     )
     return 0

@@ -1,7 +1,6 @@
 """``robot-rl evaluate``: success rates on held-out seeds."""
 
-from rich.console import Console
-
+from robot_rl.cli.output import say
 from robot_rl.cli.parsing import parse
 from robot_rl.evaluate import EvaluateConfig, evaluate
 
@@ -11,10 +10,9 @@ def run(words: list[str]) -> int:
     config = parse(EvaluateConfig, words, "evaluate")
     result = evaluate(config)
     low, high = result.interval
-    Console().print(
+    say(
         f"{config.task}: [bold]{result.success_rate:.1%}[/] of {len(result.episodes)} episodes succeeded "
         f"(95 % interval {low:.1%} to {high:.1%}), seeds {config.seeds.start} to {config.seeds.stop - 1}, "
-        f"{result.wall_seconds:.1f} s with {result.workers} workers",
-        highlight=False,
+        f"{result.wall_seconds:.1f} s with {result.workers} workers"
     )
     return 0

@@ -78,8 +78,3 @@ def split_word(
     if words[0] not in known:
         raise UsageError(unknown(what, words[0], known))
     return words[0], words[1:]
-
-
-def take_flag(words: list[str], flag: str) -> tuple[bool, list[str]]:
-    """Whether a flag such as ``--resume`` is among the words, and the words without it."""
-    return flag in words, [word for word in words if word != flag]

@@ -1,9 +1,7 @@
 """``robot-rl refine METHOD``: refine a frozen policy."""
 
-from rich.console import Console
-
-from robot_rl.cli.parsing import parse, split_word, take_flag
-from robot_rl.refine import RefineConfig, refine
+from robot_rl.cli.output import say
+from robot_rl.cli.parsing import parse, split_word
 
 METHODS = ("residual",)
 
@@ -11,12 +9,12 @@ METHODS = ("residual",)
 def run(words: list[str]) -> int:
     """Refine and say where the refiner is."""
     method, rest = split_word(words, "refine", "method", METHODS)
-    resume, rest = take_flag(rest, "--resume")
+    from robot_rl.refine import RefineConfig, refine  # torch, after the method was checked
+
     config = parse(RefineConfig, rest, f"refine {method}")
-    folder = refine(config, resume=resume)
-    Console().print(
+    folder = refine(config)
+    say(
         f"refined policy in {folder}\n"
-        f"next: robot-rl evaluate --policy {config.policy} --refiner {folder} --task {config.task}",
-        highlight=False,
+        f"next: robot-rl evaluate --policy {config.policy} --refiner {folder} --task {config.task}"
     )
     return 0

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from rich.console import Console
 
+from robot_rl.cli.output import say
 from robot_rl.cli.parsing import parse
 
 
@@ -26,5 +26,5 @@ def run(words: list[str]) -> int:
     config = parse(ReportConfig, words, "report")
     from robot_rl.report.build import write_report
 
-    Console().print(f"{write_report(config.run, config.out, video=config.video)}", highlight=False)
+    say(f"{write_report(config.run, config.out, video=config.video)}")
     return 0

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from rich.console import Console
 
+from robot_rl.cli.output import say
 from robot_rl.cli.parsing import parse, split_word
 from robot_rl.study.plan import read_study
 
@@ -45,12 +45,11 @@ def _run(words: list[str]) -> int:
     summary = run_study(
         read_study(config.file), minutes=config.minutes, budget=config.budget, workers=config.workers
     )
-    console = Console()
-    console.print(f"{summary.finished} of {summary.total} cells are finished", highlight=False)
+    say(f"{summary.finished} of {summary.total} cells are finished")
     for name, log in summary.failed:
-        console.print(f"[red]failed[/] {name}: {log}", highlight=False)
+        say(f"[red]failed[/] {name}: {log}")
     if summary.complete:
-        console.print(f"next: robot-rl study table {config.file}", highlight=False)
+        say(f"next: robot-rl study table {config.file}")
     return 1 if summary.failed else 0
 
 
@@ -59,5 +58,5 @@ def _table(words: list[str]) -> int:
 
     config = parse(StudyTableConfig, words, "study table")
     for path in write_table(read_study(config.file)):
-        Console().print(str(path), highlight=False)
+        say(str(path))
     return 0

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from rich.console import Console
 
+from robot_rl.cli.output import say
 from robot_rl.cli.parsing import parse
 
 
@@ -33,5 +33,5 @@ def run(words: list[str]) -> int:
         open_viewer(store.read(name))
     else:
         path = write_recording(store.read(name), out)
-        Console().print(f"{path}\nopen it with: rerun {path}", highlight=False)
+        say(f"{path}\nopen it with: rerun {path}")
     return 0

@@ -77,7 +77,10 @@ def read_material(path: Path) -> Material:
     if not any("success" in row for row in rows) and (inner / "config.json").exists():
         rows = RunDirectory.open(inner).metrics()
     episodes = {arm: _shown(path / SHOWN / arm) for arm in ARMS}
-    return Material(run.kind, run.config, run.read_json("result.json"), rows, episodes)
+    result = run.read_json("result.json")
+    if (path / "stages.json").exists():
+        result.setdefault("stages", run.read_json("stages.json").get("timing", {}))
+    return Material(run.kind, run.config, result, rows, episodes)
 
 
 def choose_seed(base: Mapping[str, Any], refined: Mapping[str, Any]) -> int | None:

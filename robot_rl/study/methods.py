@@ -23,9 +23,15 @@ def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
     unknown = sorted(set(cell.parameters) - fields)
     if unknown:
         raise StudyError(f"parameters {unknown} are none of RefineConfig: it has {', '.join(sorted(fields))}")
-    place = {"out": str(out / "refined"), "task": cell.task, "seed": cell.seed, "task_options": cell.options}
+    place = {
+        "out": str(out / "refined"),
+        "task": cell.task,
+        "task_options": cell.options,
+        "seed": cell.seed,
+        "resume": (out / "refined" / "config.json").exists(),
+    }
     config = from_dict(RefineConfig, {**cell.parameters, **place})
-    run = refine(config, resume=(out / "refined" / "config.json").exists())
+    run = refine(config)
     return {**_evaluation(cell, run), "env_steps": config.env_steps}
 
 
