@@ -39,22 +39,41 @@ class PushDisc(PlanarTask):
     max_steps = 25
     goal = GOAL
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - handed on
+    def __init__(
+        self,
+        *,
+        expert_bias_m: float = 0.0,
+        expert_noise: float = 0.05,
+        **options: Any,  # noqa: ANN401 - handed on
+    ) -> None:
         """Builds the task.
 
         Args:
+            expert_bias_m: default of `expert`'s `bias`, for spoiled demonstrations from a command line.
+            expert_noise: default of its `noise`.
             **options: see `PlanarTask`, all but `model`.
+
+        Raises:
+            ValueError: if a spread is negative, or as `PlanarTask` says.
         """
+        _check_spreads(expert_bias_m, expert_noise)
+        self.expert_bias_m, self.expert_noise = expert_bias_m, expert_noise
         super().__init__(_scene(), **options)
 
-    def expert(self, seed: int, *, bias: float = 0.0, noise: float = 0.05) -> PushExpert:
+    def expert(self, seed: int, *, bias: float | None = None, noise: float | None = None) -> PushExpert:
         """Returns the scripted pusher for the running episode, spoiled as much as asked.
 
         Args:
             seed: seed of bias and noise; the environment's own random state is not touched.
             bias: standard deviation of the lateral error with which the disc is seen, drawn once, metres.
             noise: standard deviation of the action noise, as a fraction of the largest action.
+
+        Raises:
+            ValueError: if either is negative.
         """
+        bias = self.expert_bias_m if bias is None else bias
+        noise = self.expert_noise if noise is None else noise
+        _check_spreads(bias, noise)
         return PushExpert(self, expert_generator(seed), bias=bias, noise=noise)
 
     def _start(self) -> tuple[float, float, float, float]:
@@ -70,8 +89,6 @@ class PushExpert:
     """Walks round to the far side of the disc, then pushes it to the goal; works from any state."""
 
     def __init__(self, env: PushDisc, generator: np.random.Generator, *, bias: float, noise: float) -> None:
-        if bias < 0.0 or noise < 0.0:
-            raise ValueError(f"bias={bias}, noise={noise}: both are standard deviations, 0 or more.")
         self._env = env
         self._generator = generator
         self._error = np.array([0.0, bias * generator.normal()])
@@ -82,3 +99,8 @@ class PushExpert:
         seen = self._env.disc + self._error
         offset = get_behind_and_push(self._env.pusher, seen, np.array(self._env.goal))
         return np.clip(offset + self._noise * self._generator.normal(size=2), -MAX_OFFSET, MAX_OFFSET)
+
+
+def _check_spreads(bias: float, noise: float) -> None:
+    if bias < 0.0 or noise < 0.0:
+        raise ValueError(f"bias={bias}, noise={noise}: both are standard deviations, 0 or more.")

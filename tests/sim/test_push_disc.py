@@ -109,9 +109,23 @@ def test_what_the_expert_draws_does_not_follow_from_the_start_of_the_episode():
     assert abs(np.corrcoef(np.transpose(pairs))[0, 1]) < 0.2
 
 
-def test_expert_refuses_a_negative_spread():
-    with pytest.raises(ValueError, match=r"bias=-0\.1"):
-        PushDisc().expert(0, bias=-0.1)
+def test_constructor_sets_how_spoiled_the_expert_is_by_default():
+    def actions(env, **how):
+        env.reset(seed=2)
+        expert = env.expert(2, **how)
+        return [(action := expert.act(), env.step(action))[0] for _ in range(5)]
+
+    spoiled = PushDisc(expert_bias_m=0.03, expert_noise=0.4)
+    np.testing.assert_array_equal(actions(spoiled), actions(PushDisc(), bias=0.03, noise=0.4))
+    np.testing.assert_array_equal(actions(spoiled, bias=0.0, noise=0.05), actions(PushDisc()))
+
+
+@pytest.mark.parametrize("how", [{"bias": -0.1}, {"noise": -0.1}])
+def test_expert_refuses_a_negative_spread(how):
+    with pytest.raises(ValueError, match=r"-0\.1.*0 or more"):
+        PushDisc().expert(0, **how)
+    with pytest.raises(ValueError, match=r"-0\.1.*0 or more"):
+        PushDisc(**{f"expert_{key}_m" if key == "bias" else f"expert_{key}": v for key, v in how.items()})
 
 
 @pytest.mark.parametrize("options", SETUPS.values(), ids=SETUPS)
