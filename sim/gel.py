@@ -28,9 +28,9 @@ finger, so that a peg that is set down is cushioned by 10 kN/m; sideways the pad
 that
 a peg that meets the wall of a hole at the arm's free speed stays below 40 N."""
 GRIP_N = 40.0
-DAMPING_S = 0.003
+DAMPING_S = 0.006
 """Damping over stiffness of every taxel."""
-_ARMATURE = np.array([0.4, 0.4, 0.4, 3e-3, 3e-3, 3e-3])
+_ARMATURE = np.array([0.4, 0.4, 0.4, 6e-3, 6e-3, 6e-3])
 # Inertia of pads and finger carriages that moves with the object, kg and kg m^2. MuJoCo's contacts are as stiff as
 # the inertia behind them allows at 2 ms; with less, a push of 20 N would sink in by more than 0.2 mm.
 JOINTS = ("px", "py", "pz", "rx", "ry", "rz")
