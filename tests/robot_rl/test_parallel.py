@@ -1,6 +1,11 @@
 import functools
 import multiprocessing
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +58,39 @@ def test_no_more_workers_than_tasks_and_none_by_negative_numbers():
     assert resolve_workers(0, tasks=1) == 1
     with pytest.raises(ValueError, match="workers is -1"):
         resolve_workers(-1, tasks=3)
+
+
+class Sleeper:
+    """Says its process id and never ends."""
+
+    def __call__(self, folder):
+        (Path(folder) / str(os.getpid())).touch()
+        while True:
+            time.sleep(0.02)
+
+
+def _alive(pid):
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_their_parent(tmp_path, number):
+    script = (
+        "import sys\nfrom robot_rl.parallel import run_tasks\n"
+        "from tests.robot_rl.test_parallel import Sleeper\n"
+        "list(run_tasks(Sleeper, [sys.argv[1]] * 2, 2))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stderr=subprocess.DEVNULL)
+    _wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+    workers = [int(file.name) for file in tmp_path.iterdir()]
+    parent.send_signal(number)
+    assert parent.wait(20) != 0
+    _wait_until(lambda: not any(map(_alive, workers)))
+
+
+def _wait_until(condition):
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
