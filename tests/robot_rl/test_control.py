@@ -55,7 +55,11 @@ def test_records_base_corrected_and_executed_action_with_the_limits_between() ->
 def test_gain_scales_the_correction_and_zero_leaves_the_base_bit_equal() -> None:
     base, none, half = (
         run_wave([CountingEnv()], [0], RampPolicy(), refiner, gain=gain, options=ENDLESS)[0]
-        for refiner, gain in ((None, 1.0), (Refiner(correct=Shift(0.3)), 0.0), (Refiner(correct=Shift(0.3)), 0.5))
+        for refiner, gain in (
+            (None, 1.0),
+            (Refiner(correct=Shift(0.3)), 0.0),
+            (Refiner(correct=Shift(0.3)), 0.5),
+        )
     )
     np.testing.assert_array_equal(none.action, base.action)
     np.testing.assert_allclose(half.action, base.action + 0.15)
@@ -71,7 +75,7 @@ def test_history_repeats_the_first_observation_and_starts_without_corrections() 
 
 
 def test_rows_do_not_depend_on_their_neighbours() -> None:
-    alone = run_wave([CountingEnv()] , [5], RampPolicy(noise_share=0.1), options=ENDLESS)[0]
+    alone = run_wave([CountingEnv()], [5], RampPolicy(noise_share=0.1), options=ENDLESS)[0]
     envs = [CountingEnv() for _ in range(3)]
     among = run_wave(envs, [4, 5, 6], RampPolicy(noise_share=0.1), options=ENDLESS)[1]
     np.testing.assert_array_equal(alone.action, among.action)
