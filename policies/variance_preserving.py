@@ -1,8 +1,9 @@
 """Variance-preserving diffusion (DDPM, DDIM) seen through the project's sigma convention.
 
-The native state is z = sqrt(abar) a + sqrt(1 - abar) eps. Divided by s = sqrt(abar) + sqrt(1 - abar) it becomes
-x = (1 - sigma) a + sigma eps with sigma = sqrt(1 - abar) / s, so hooks written for flows apply unchanged. A step
-that no hook touched is taken on z and the network's own output, so that it equals the original to the bit.
+The native state is z = sqrt(abar) a + sqrt(1 - abar) eps. Divided by s = sqrt(abar) + sqrt(1 - abar) it
+becomes x = (1 - sigma) a + sigma eps with sigma = sqrt(1 - abar) / s, so hooks written for flows apply
+unchanged. A step that no hook touched is taken on z and the network's own output, so that it equals the
+original to the bit.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from policies.policy import ChunkPolicy, Evaluation
 
 if TYPE_CHECKING:
     from jaxtyping import Float
+    from torch import Tensor
 
     from policies.context import Context
 
@@ -90,9 +90,7 @@ class VariancePreservingPolicy(ChunkPolicy):
             ValueError: if sigma differs along the chunk, which such a network cannot read.
         """
         if sigma.ndim != 1:
-            raise ValueError(
-                f"policy {self.spec.name!r} takes one noise level per row, not {tuple(sigma.shape)}"
-            )
+            raise ValueError(f"policy {self.spec.name!r} takes one sigma per row, not {tuple(sigma.shape)}")
         alpha_bar = alpha_bar_of(sigma)
         spread = alpha_bar[:, None, None]
         native = x * view_scale(spread)
@@ -109,7 +107,7 @@ class VariancePreservingPolicy(ChunkPolicy):
         seen = native
         if grad:
             x = x.requires_grad_(True)
-            # Equal to the native state to the bit (the difference is exact, Sterbenz 1974), yet a function of x.
+            # The native state to the bit (the difference is exact, Sterbenz 1974), yet a function of x.
             seen = x * scale + (native - (x * scale).detach())
         noise = self.predict_noise(seen, alpha_bar.expand(len(state)), context)
         return Evaluation(x, velocity_of(seen, noise, alpha_bar), (native, noise.detach()))

@@ -129,7 +129,8 @@ def shrink(images: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8
     """
     if images.shape[1:3] == tuple(size):
         return images
-    small = resize(torch.from_numpy(np.ascontiguousarray(images)), size)
+    # A recorded episode is read-only, which torch does not support; the copy is.
+    small = resize(torch.from_numpy(np.array(images)), size)
     return np.asarray(small.round().to(torch.uint8).movedim(1, -1).contiguous().numpy())
 
 

@@ -98,7 +98,7 @@ class TensorWindows:
 
 
 def _tensor(rows: NDArray[np.generic]) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(rows if rows.dtype == np.uint8 else rows.astype(np.float32)))
+    return torch.from_numpy(np.array(rows, np.uint8 if rows.dtype == np.uint8 else np.float32))
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,7 +79,7 @@ def test_wrong_width_and_nan_name_feature_and_dimension() -> None:
         policy.encode({"observation.state": torch.zeros(1, 1, 4)})
     broken = torch.zeros(1, 1, 5)
     broken[0, 0, 2] = torch.nan
-    with pytest.raises(ValueError, match="'observation.state' is not finite in dimension c"):
+    with pytest.raises(ValueError, match=r"'observation\.state' is not finite in dimension c"):
         policy.encode({"observation.state": broken})
 
 
@@ -226,7 +226,7 @@ def test_dimensions_that_hardly_moved_are_named() -> None:
     value = torch.full((1, 1, 5), 1.0)
     value[..., 2] = 1e6
     assert bool(policy.encode({"observation.state": value})["projected"].isfinite().all())
-    with pytest.raises(NormalizationError, match="no statistics for 'observation.state'"):
+    with pytest.raises(NormalizationError, match=r"no statistics for 'observation\.state'"):
         policy.fit({"action": stats["action"]})
 
 

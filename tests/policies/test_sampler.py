@@ -211,5 +211,5 @@ def test_policies_without_gradients_or_velocity_are_named() -> None:
     context = policy.encode(request(1).observation)
     with pytest.raises(PolicyError, match="'ddim' gives no gradients"):
         sample(policy, context, torch.zeros(1, 4, 3), [Record(grad=True)])
-    with pytest.raises(PolicyError, match="'hold'.*guidance by hooks is impossible"):
+    with pytest.raises(PolicyError, match=r"'hold'.*guidance by hooks is impossible"):
         require_chunk_policy(HoldPolicy(), "guidance by hooks")
