@@ -269,6 +269,19 @@ class EpisodeStore:
         with self._writing(id_):
             shutil.rmtree(self._recording(id_))
 
+    def remove(self, id_: str) -> None:
+        """Remove a whole episode; it is gone at once, also if the process dies here.
+
+        Raises:
+            KeyError: There is no such episode.
+            LockedStoreError: Another process is writing to the store.
+        """
+        with self._writing(id_):
+            hidden = self.path / f".removed-{id_}"
+            shutil.rmtree(hidden, ignore_errors=True)
+            self._folder(id_).rename(hidden)
+            shutil.rmtree(hidden)
+
     def _commit(self, recording: Recording, outcome: Outcome) -> None:
         id_ = str(recording.facts["id"])
         target = recording.folder / "episode"

@@ -282,7 +282,7 @@ class Refinement:
         """Remove episodes recorded after the checkpoint; they will be collected again."""
         for name in self._store.ids() if self._store.exists else ():
             if name not in known:
-                self._store.discard(name)
+                self._store.remove(name)
 
     def _finish(self, network: ResidualNetwork, at: _Progress) -> Path:
         after = self.policy.hash()

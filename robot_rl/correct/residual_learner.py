@@ -50,7 +50,7 @@ class ResidualLearnerConfig:
         seed: Of initial weights and sampling.
     """
 
-    critics: int = 4
+    critics: int = 2
     subset: int = 2
     width: int = 128
     batch: int = 256
@@ -60,7 +60,7 @@ class ResidualLearnerConfig:
     target_rate: float = 0.01
     temperature: float = 0.01
     target_entropy: float = -1.0
-    actor_every: int = 1
+    actor_every: int = 2
     return_range: tuple[float, float] = (0.0, 1.0)
     seed: int = 0
 

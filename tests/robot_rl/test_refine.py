@@ -1,0 +1,127 @@
+"""A tiny refinement from start to end: what it promises, and that an interruption changes nothing."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import sim
+from data.statistics import compute_statistics
+from policies import checkpoint
+from policies.flow import FlowPolicy
+from policies.flow_config import FlowConfig
+from robot_rl import refine as refining
+from robot_rl.control import run_wave
+from robot_rl.correct.residual_learner import ResidualLearnerConfig
+from robot_rl.parts import load_refiner
+from robot_rl.refine import RefineConfig, Refinement, refine
+
+KEYS = ("observation.state",)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained flow policy for PushDisc: wrong, but of the right shape."""
+    task = sim.make("push-disc").unwrapped
+    torch.manual_seed(0)
+    config = FlowConfig(inputs=KEYS, horizon=8, executed_steps=4, hidden=32, layers=1, steps=2)
+    policy = FlowPolicy(config, task.features, task.action_spec)
+    rng = np.random.default_rng(0)
+    state = rng.uniform(-0.1, 0.3, (200, *task.features[KEYS[0]].shape))
+    policy.fit(compute_statistics({KEYS[0]: state, "action": rng.uniform(-0.03, 0.03, (200, 2))}))
+    folder = tmp_path_factory.mktemp("base")
+    checkpoint.save(policy, folder)
+    return folder
+
+
+def _config(base: Path, out: Path) -> RefineConfig:
+    learner = ResidualLearnerConfig(critics=2, width=16, batch=16)
+    return RefineConfig(
+        policy=base, out=out, task="push-disc", env_steps=500, warmup_steps=100, rows=2, checkpoint_rounds=2,
+        updates_per_step=0.2, learner=learner,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return refine(_config(base, tmp_path_factory.mktemp("refined") / "run"))
+
+
+def test_leaves_the_base_alone_and_says_what_it_took(base: Path, finished: Path) -> None:
+    result = json.loads((finished / "result.json").read_text())
+    assert result["base_hash_before"] == result["base_hash_after"] == checkpoint.load(base).hash()
+    rows = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["step"] == result["env_steps"] <= 500
+    assert result["refiner_version"] == load_refiner(finished).version
+
+
+def test_what_was_learned_differs_from_the_base_within_its_bound(base: Path, finished: Path) -> None:
+    refiner = load_refiner(finished)
+    (episode,) = run_wave([sim.make("push-disc")], [7], checkpoint.load(base), refiner)
+    correction = np.abs(episode.action_policy - episode.action_base)
+    scale = refiner.correct.network.scale.numpy()
+    assert correction.any()
+    assert (correction <= scale + 1e-9).all()
+
+
+@pytest.mark.parametrize("waves", [1, 5, 8])
+def test_an_interrupted_run_ends_with_the_same_refiner(
+    base: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waves: int
+) -> None:
+    """Stopped in the warm-up, before a checkpoint's end, and between two checkpoints."""
+    config, wave = _config(base, tmp_path / "run"), Refinement._wave
+    count = 0
+
+    def interrupt(self, *arguments):
+        nonlocal count
+        count += 1
+        if count > waves:
+            raise KeyboardInterrupt
+        return wave(self, *arguments)
+
+    monkeypatch.setattr(Refinement, "_wave", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        refine(config)
+    monkeypatch.undo()
+    refine(replace(config, resume=True))
+    assert load_refiner(tmp_path / "run").version == load_refiner(finished).version
+
+
+def test_a_changed_base_fails_the_run(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = Refinement._finish
+
+    def disturb(self, *arguments):
+        with torch.no_grad():
+            next(self.policy.parameters()).add_(1e-3)
+        return finish(self, *arguments)
+
+    monkeypatch.setattr(Refinement, "_finish", disturb)
+    with pytest.raises(RuntimeError, match="The base changed during refinement"):
+        refine(_config(base, tmp_path / "run"))
+
+
+def test_untrained_the_residual_repeats_the_base_bit_equal_on_20_seeds(base: Path, tmp_path: Path) -> None:
+    """Through the live path of a whole refinement, before its first update."""
+    config = replace(_config(base, tmp_path / "run"))
+    with refining.RunDirectory.create(config.out, {}, kind="refine") as run:
+        refinement = Refinement(config, run)
+        with refining.stage("test", None) as reporter:
+            network = refinement._warm_up(refining._Progress(), reporter)
+    refiner = refining.Refiner(correct=refining.ResidualCorrector(network))
+    policy = checkpoint.load(base)
+    envs = [sim.make("push-disc") for _ in range(4)]
+    for first in range(0, 20, 4):
+        seeds = range(first, first + 4)
+        for one, other in zip(run_wave(envs, seeds, policy), run_wave(envs, seeds, policy, refiner), strict=True):
+            np.testing.assert_array_equal(one.action, other.action)
+            for key, value in one.observations.items():
+                np.testing.assert_array_equal(value, other.observations[key])
+
+
+@pytest.mark.parametrize("wrong", [{"updates_per_step": 2.0}, {"warmup_steps": 500}, {"scale_fraction": 0.0}])
+def test_senseless_settings_are_refused(base: Path, wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        replace(_config(base, Path("unused")), **wrong)
