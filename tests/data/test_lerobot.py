@@ -147,11 +147,12 @@ def test_other_versions_are_refused_with_the_way_out(broken, version):
 
 @pytest.mark.parametrize(
     "template",
-    ["../../secret-{file_index:03d}.parquet", "/etc/{file_index}", "{chunk_index.__class__}/../.."],
+    ["../secret-{file_index:03d}.parquet", "/etc/{file_index}", "{chunk_index.__class__}/../.."],
 )
 def test_paths_that_lead_outside_are_refused(broken, template):
+    (broken.parent / "secret-000.parquet").touch()
     edit_info(broken, data_path=template)
-    with pytest.raises(DatasetError, match=r"outside|lacks"):
+    with pytest.raises(DatasetError, match="outside"):
         LeRobotFolder(broken)
 
 
