@@ -84,7 +84,7 @@ class Autopilot(torch.nn.Module, robot_rl.Policy):
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("outputs/dock"))
-    parser.add_argument("--env-steps", type=int, default=4000)
+    parser.add_argument("--env-steps", type=int, default=3000)
     parser.add_argument("--episodes", type=int, default=100)
     args = parser.parse_args(words)
 
@@ -97,6 +97,7 @@ def main(words: list[str] | None = None) -> None:
         env_steps=args.env_steps,
         warmup_steps=args.env_steps // 4,
         scale_fraction=0.5,
+        updates_per_step=0.5,
     )
     refined = robot_rl.refine_policy(config)
 

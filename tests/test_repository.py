@@ -246,6 +246,16 @@ def test_every_make_target_named_exists():
         assert named <= targets, f"{path} names make targets that do not exist: {sorted(named - targets)}"
 
 
+def test_shown_python_uses_names_that_exist():
+    import robot_rl
+
+    for path, text in documents():
+        for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            ast.parse(block)
+            used = set(re.findall(r"\brobot_rl\.(\w+)", block))
+            assert used <= set(robot_rl.__all__), f"{path} uses {sorted(used - set(robot_rl.__all__))}"
+
+
 def test_links_between_documents_lead_somewhere():
     for path, text in documents():
         for target in re.findall(r"\]\(([^)#\s]+)", text):
