@@ -75,12 +75,12 @@ def _opening(material: Material) -> Page:
         lead += " This many episodes cannot tell whether it changed anything."
     if _untouched(material.result):
         lead += " The weights of the base policy did not change."
-    return Page(kicker, f"From {_percent(before, 0)} to {_percent(after, 0)} success", lead)
+    return Page(kicker, f"From {_short(before)} to {_short(after)} success", lead)
 
 
 def _rates(page: Page, material: Material) -> None:
     names = {"base": "base policy alone", "refined": "with the correction"}
-    numbers = [(_percent(material.result[arm]["success_rate"], 1), names[arm], arm) for arm in ARMS]
+    numbers = [(_percent(material.result[arm]["success_rate"]), names[arm], arm) for arm in ARMS]
     found = material.difference()
     numbers.append((f"{100 * found.value:+.1f}", "points, on the same seeds", ""))
     if "env_steps" in material.result:
@@ -220,7 +220,9 @@ def _proof(page: Page, material: Material) -> None:
             ("Hash before", f"<code>{escape(result['base_hash_before'])}</code>"),
             ("Hash after", f"<code>{escape(result['base_hash_after'])}</code>"),
         ]
-    facts += [(name, escape(_duration(seconds))) for name, seconds in result.get("stages", {}).items()]
+    facts += [
+        (name.capitalize(), escape(_duration(seconds))) for name, seconds in result.get("stages", {}).items()
+    ]
     if "wall_seconds" in result:
         facts.append(("Wall time", escape(_duration(result["wall_seconds"]))))
     if result.get("git_revision"):
@@ -232,8 +234,12 @@ def _proof(page: Page, material: Material) -> None:
         page.facts(facts)
 
 
-def _percent(share: float, digits: int) -> str:
-    return f"{100 * share:.{digits}f}\u2009%"
+def _short(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0") + "\u2009%"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\u2009%"
 
 
 def _duration(seconds: float) -> str:

@@ -34,8 +34,8 @@ def finished(tmp_path_factory):
 def test_the_page_opens_with_the_result_and_proves_that_the_base_did_not_change(finished):
     result = json.loads((finished / "result.json").read_text())
     text = write_report(finished, video=False).read_text()
-    before, after = (100 * result[arm]["success_rate"] for arm in ("base", "refined"))
-    assert f"<h1>From {before:.0f}\u2009% to {after:.0f}\u2009% success</h1>" in text
+    before, after = (f"{100 * result[arm]['success_rate']:g}" for arm in ("base", "refined"))
+    assert f"<h1>From {before}\u2009% to {after}\u2009% success</h1>" in text
     assert "The weights of the base policy did not change." in text
     assert "unchanged" in text
     assert text.count("<svg") == 4
