@@ -119,7 +119,7 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         self.data = mujoco.MjData(model)
         self.memory: dict[str, NDArray[Any]] = {}
         self.elapsed_steps = 0
-        self._renderer: mujoco.Renderer | None = None
+        self._renderers: dict[tuple[int, int], mujoco.Renderer] = {}
         boxes: dict[str, spaces.Space[Any]] = {key: _space(feature) for key, feature in self.features.items()}
         self.observation_space = spaces.Dict(boxes)  # type: ignore[assignment] # Dict is typed dict[str, Any]
         self.action_space = spaces.Box(
@@ -247,22 +247,35 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         return self.picture() if self.render_mode == "rgb_array" else None
 
     def picture(self, camera: str | int = -1, height: int = 480, width: int = 640) -> NDArray[np.uint8]:
-        """Renders a picture (height, width, 3) from a named camera (-1: the free camera)."""
-        if self._renderer is None or (self._renderer.height, self._renderer.width) != (height, width):
-            self.close()
-            self._renderer = mujoco.Renderer(self.model, height, width)
-            weakref.finalize(self, self._renderer.close)  # also at exit, while GL is still there
+        """Renders a picture (height, width, 3) from a named camera (-1: the free camera).
+
+        Raises:
+            RuntimeError: nothing to draw with is installed.
+        """
+        renderer = self._renderers.get((height, width)) or self._new_renderer(height, width)
         # Cameras lag behind the bodies, and are unset after a reset.
         mujoco.mj_camlight(self.model, self.data)
-        self._renderer.update_scene(self.data, camera)
-        frame: NDArray[np.uint8] = self._renderer.render().copy()
+        renderer.update_scene(self.data, camera)
+        frame: NDArray[np.uint8] = renderer.render().copy()
         return frame
 
+    def _new_renderer(self, height: int, width: int) -> mujoco.Renderer:
+        try:
+            renderer = mujoco.Renderer(self.model, height, width)
+        except (mujoco.FatalError, ImportError, AttributeError) as error:
+            raise RuntimeError(
+                f"MuJoCo cannot draw off screen ({error}). Install libegl1 or libosmesa6, and import sim "
+                "before mujoco or set MUJOCO_GL to egl or osmesa."
+            ) from error
+        weakref.finalize(self, renderer.close)  # also at exit, while GL is still there
+        self._renderers[height, width] = renderer
+        return renderer
+
     def close(self) -> None:
-        """Frees the GL context, if there is one."""
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        """Frees the GL contexts, if there are any."""
+        for renderer in self._renderers.values():
+            renderer.close()
+        self._renderers.clear()
 
 
 def _space(feature: Feature) -> spaces.Box:

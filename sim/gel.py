@@ -5,8 +5,7 @@ directions (a Winkler foundation). Summed up, they hold the object with six spri
 centre, diagonal by symmetry; the simulation integrates those six. A taxel's reading follows from the
 object's displacement, so that force and torque on the object show as the pattern they would make on real
 pads: shear, tilt, twist. Not modelled: slip and separation (a taxel reads no less than zero, but its spring
-    keeps pulling; at the forces the controller allows, both
-stay out of reach).
+keeps pulling; at the forces the controller allows, both stay out of reach).
 """
 
 from __future__ import annotations
@@ -25,14 +24,13 @@ PITCH_M = np.array([0.0075, 0.005])
 STIFFNESS_N_PER_M = np.array([2000.0, 2000.0, 312.5])
 """One taxel across the finger, along the normal, along the finger. Ribs across the pad make it soft along the
 finger, so that a peg that is set down is cushioned by 10 kN/m; sideways the pads give 64 kN/m, soft enough
-that
-a peg that meets the wall of a hole at the arm's free speed stays below 40 N."""
+that a peg that meets the wall of a hole at the arm's free speed stays below 40 N."""
 GRIP_N = 40.0
 DAMPING_S = 0.006
 """Damping over stiffness of every taxel."""
 _ARMATURE = np.array([0.4, 0.4, 0.4, 6e-3, 6e-3, 6e-3])
-# Inertia of pads and finger carriages that moves with the object, kg and kg m^2. MuJoCo's contacts are as stiff as
-# the inertia behind them allows at 2 ms; with less, a push of 20 N would sink in by more than 0.2 mm.
+# Inertia of pads and finger carriages that moves with the object, kg and kg m^2. MuJoCo's contacts are as
+# stiff as the inertia behind them allows at 2 ms; with less, a push of 20 N would sink in by over 0.2 mm.
 JOINTS = ("px", "py", "pz", "rx", "ry", "rz")
 _VELOCITIES = ("vx", "vy", "vz", "wx", "wy", "wz")
 
