@@ -40,35 +40,33 @@ NETWORK = FlowConfig(
 
 
 def record(path: Path, count: int, length: int = 20, *, images: bool = False) -> None:
-    """Reach a goal that the state names, with exact actions that change from step to step."""
+    """Walk in circles: the state names the phase, and the action turns with it, so that holding it fails."""
     features = {
-        "observation.state": Feature((4,), "float32", "m"),
+        "observation.state": Feature((4,), "float32"),
         "observation.wrench": Feature((2,), "float32", "N"),
     }
     if images:
         features["observation.images.top"] = Feature((9, 11, 3), "uint8")
     store = EpisodeStore(path, features=features, action_spec=SPEC.to_json())
     rng = np.random.default_rng(0)
+
+    def observe(phase: float, place: np.ndarray) -> dict:
+        seen = {
+            "observation.state": np.array([np.cos(phase), np.sin(phase), *place], np.float32),
+            "observation.wrench": rng.normal(size=2).astype(np.float32),
+        }
+        picture = np.full((9, 11, 3), int(100 + 50 * np.cos(phase)), np.uint8)
+        return seen | ({"observation.images.top": picture} if images else {})
+
     for number in range(count):
-        place, goal = rng.uniform(-0.2, 0.2, (2, 2))
-
-        def observe(place=place, goal=goal) -> dict:
-            seen = {
-                "observation.state": np.concatenate([place, goal]).astype(np.float32),
-                "observation.wrench": rng.normal(size=2).astype(np.float32),
-            }
-            picture = np.full((9, 11, 3), int(100 + 200 * place[0]), np.uint8)
-            return seen | ({"observation.images.top": picture} if images else {})
-
-        builder = EpisodeBuilder(id=f"e{number}", task="reach", seed=number)
-        builder.start(observe(place))
+        phase, place = rng.uniform(0, 2 * np.pi), rng.uniform(-0.2, 0.2, 2)
+        builder = EpisodeBuilder(id=f"e{number}", task="circle", seed=number)
+        builder.start(observe(phase, place))
         for step in range(length):
-            action = np.clip(0.2 * (goal - place), -0.05, 0.05)
-            place = place + action
-            time = step / 20
-            builder.append(
-                Step(action=action, source=Source.DEMO, wall_time=time, monotonic_time=time), observe(place)
-            )
+            action = 0.04 * np.array([-np.sin(phase), np.cos(phase)])
+            phase, place, time = phase + 0.6, place + action, step / 20
+            done = Step(action=action, source=Source.DEMO, wall_time=time, monotonic_time=time)
+            builder.append(done, observe(phase, place))
         store.write(builder.finish(Outcome.SUCCESS if number else Outcome.FAILURE))
 
 
@@ -87,17 +85,17 @@ def config(demos: Path, out: Path, **more: object) -> TrainConfig:
 def test_training_beats_holding_the_last_action_on_held_out_demonstrations(demos, tmp_path) -> None:
     seen = []
     out = train(
-        config(demos, tmp_path / "run", steps=400, batch=64, checkpoint_steps=1000, learning_rate=3e-3),
+        config(demos, tmp_path / "run", steps=250, batch=64, checkpoint_steps=1000, learning_rate=3e-3),
         progress=lambda done, total: seen.append((done, total)),
     )
-    assert seen[0] == (1, 400)
-    assert seen[-1] == (400, 400)
+    assert seen[0] == (1, 250)
+    assert seen[-1] == (250, 250)
     result = json.loads((out / "result.json").read_text())
     error = result["held_out_error"]
     assert result["demonstrations"] == 23, "the failed demonstration is not imitated"
     assert result["held_out"] == "2 of 23 demonstrations"
     assert [(j["name"], j["unit"]) for j in error["joints"]] == [("arm.x", "m"), ("arm.y", "m")]
-    assert all(joint["ratio"] < 0.8 for joint in error["joints"]), error["joints"]
+    assert all(joint["ratio"] < 0.7 for joint in error["joints"]), error["joints"]
     losses = [
         json.loads(line)["loss"]
         for line in (out / "metrics.jsonl").read_text().splitlines()
