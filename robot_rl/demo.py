@@ -31,7 +31,7 @@ ESTIMATE = "observation.environment_state"
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """Show the whole job on peg insertion: about six minutes on two cores."""
+    """Show the whole job on peg insertion: about four minutes on two cores."""
 
     out: Path = Path("outputs/demo")
     """folder of the run"""
@@ -45,7 +45,7 @@ class DemoConfig:
     """updates of behaviour cloning"""
     inputs: tuple[str, ...] = (ESTIMATE,)
     """observation keys that the base reads"""
-    env_steps: int = 30_000
+    env_steps: int = 20_000
     """environment steps of the refinement, warm-up included"""
     warmup_steps: int = 3000
     """of them, base rollouts with random corrections before learning starts"""

@@ -71,10 +71,10 @@ class RefineConfig:
     policy: Path
     out: Path
     task: str = "peg-insert"
-    env_steps: int = 40_000
-    warmup_steps: int = 4_000
+    env_steps: int = 20_000
+    warmup_steps: int = 3_000
     rows: int = 8
-    scale_fraction: float = 0.25
+    scale_fraction: float = 0.6
     updates_per_step: float = 1.0
     history_keys: tuple[str, ...] = ()
     zeroed: tuple[str, ...] = ()

@@ -67,7 +67,9 @@ def test_what_was_learned_differs_from_the_base_within_its_bound(base: Path, fin
     assert (correction <= scale + 1e-9).all()
 
 
-@pytest.mark.parametrize("waves", [1, 5, 8])
+@pytest.mark.parametrize(
+    "waves", [pytest.param(1, marks=pytest.mark.slow), 5, pytest.param(8, marks=pytest.mark.slow)]
+)
 def test_an_interrupted_run_ends_with_the_same_refiner(
     base: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waves: int
 ) -> None:
@@ -100,7 +102,7 @@ def test_a_changed_base_fails_the_run(base: Path, tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(Refinement, "_finish", disturb)
     with pytest.raises(RuntimeError, match="The base changed during refinement"):
-        refine(_config(base, tmp_path / "run"))
+        refine(replace(_config(base, tmp_path / "run"), env_steps=160))
 
 
 def test_untrained_the_residual_repeats_the_base_bit_equal_on_20_seeds(base: Path, tmp_path: Path) -> None:
@@ -115,7 +117,9 @@ def test_untrained_the_residual_repeats_the_base_bit_equal_on_20_seeds(base: Pat
     envs = [sim.make("push-disc") for _ in range(4)]
     for first in range(0, 20, 4):
         seeds = range(first, first + 4)
-        for one, other in zip(run_wave(envs, seeds, policy), run_wave(envs, seeds, policy, refiner), strict=True):
+        for one, other in zip(
+            run_wave(envs, seeds, policy), run_wave(envs, seeds, policy, refiner), strict=True
+        ):
             np.testing.assert_array_equal(one.action, other.action)
             for key, value in one.observations.items():
                 np.testing.assert_array_equal(value, other.observations[key])
