@@ -44,7 +44,7 @@ class CollectConfig:
     """worker processes; 0 is one per core; what is recorded does not depend on it"""
     resume: bool = False
     """go on with an interrupted collection"""
-    options: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, float | bool | str] = field(default_factory=dict)
     """options of the task's constructor"""
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class CollectResult:
 class ExpertRunner:
     """Runs the expert in one process; builds the environment once."""
 
-    def __init__(self, task: str, options: Mapping[str, float]) -> None:
+    def __init__(self, task: str, options: Mapping[str, Any]) -> None:
         import sim
 
         self._env = sim.make(task, **options)

@@ -21,6 +21,7 @@ from robot_rl.progress import stage
 from robot_rl.provenance import config_hash, git_revision, versions
 from robot_rl.statistics import wilson_interval
 from robot_rl.waves import EpisodeResult, WaveResult, WaveRunner, split_waves
+from sim.shifts import NO_SHIFTS, Shifts
 
 if TYPE_CHECKING:
     from data.records import Episode
@@ -54,8 +55,10 @@ class EvaluateConfig:
     """seeds whose whole episodes are kept"""
     record_to: Path | None = None
     """episode store for them"""
-    options: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, float | bool | str] = field(default_factory=dict)
     """options of the task's constructor"""
+    shifts: Shifts = NO_SHIFTS
+    """how the simulated hardware differs from that of training"""
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -73,6 +76,11 @@ class EvaluateConfig:
             )
         if self.record and self.record_to is None:
             raise ValueError("record names seeds but record_to no folder: give --record-to")
+
+    @property
+    def task_options(self) -> dict[str, Any]:
+        """What the task's constructor is given; a task that knows no shifts is not told of none."""
+        return {**self.options, **({} if self.shifts == NO_SHIFTS else {"shifts": self.shifts})}
 
     @property
     def seeds(self) -> range:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.config import from_dict
 from data.manifest import atomic_write_text
 from data.records import Episode
+from robot_rl.evaluate import EvaluateConfig
 from robot_rl.report import page as html
 from robot_rl.report.frames import RenderingError, render, replay_of, side_by_side
 from robot_rl.report.material import ARMS, Material, bands, read_material
@@ -101,7 +103,7 @@ def _film(page: Page, material: Material) -> None:
         return
     pair = _shown_pair(material)
     page.section("The same seed, before and after", f"Seed {pair[0].seed}, twice as fast as on a robot.")
-    options = material.evaluation().get("options", {})
+    options = from_dict(EvaluateConfig, material.evaluation()).task_options
     try:
         left, right = render([replay_of(episode, material.task, options, every=2) for episode in pair])
     except RenderingError as error:

@@ -4,10 +4,12 @@ import json
 import numpy as np
 import pytest
 
+from data.config import from_dict, to_dict
 from data.records import equal
 from data.store import EpisodeStore
 from robot_rl.evaluate import EvaluateConfig, evaluate, record_episodes
 from robot_rl.waves import split_waves
+from sim.shifts import Shifts
 from tests.robot_rl.toy import TOY, save_toy_policy
 
 
@@ -82,3 +84,10 @@ def test_waves_with_fewer_than_all_seeds_to_record_are_left_out(config):
 def test_impossible_settings_are_refused_with_the_allowed_values(config, changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(config, **changes)
+
+
+def test_a_task_is_told_of_shifts_only_when_there_are_any(config):
+    assert config.task_options == {}
+    shifted = dataclasses.replace(config, options={"limit": 3}, shifts=Shifts(servo_bias_m=(0.002, 0.0, 0.0)))
+    assert shifted.task_options == {"limit": 3, "shifts": shifted.shifts}
+    assert from_dict(EvaluateConfig, to_dict(shifted)) == shifted

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +89,10 @@ def test_mistakes_in_the_file_are_named(tmp_path):
     file.write_text(json.dumps({"name": "x", "teir": 1}))
     with pytest.raises(ValueError, match="did you mean 'tier'"):
         read_study(file)
+
+
+def test_the_example_in_the_documentation_is_a_valid_study(tmp_path):
+    text = (Path(__file__).parents[3] / "docs/study.md").read_text()
+    (tmp_path / "s.toml").write_text(text.partition("```toml\n")[2].partition("```")[0])
+    study = read_study(tmp_path / "s.toml")
+    assert len(cells(study)) == 2 * len(study.seeds) == 6
