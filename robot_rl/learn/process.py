@@ -1,8 +1,8 @@
 """A learner in a process of its own, so that collection and learning use a core each.
 
 The two sides speak in rounds over a pipe: episode ids and counts as JSON one way, weights as safetensors the
-other. Episodes themselves go through the episode store, which a resumed run also starts from. Each
-round is a fixed amount of work on fixed episodes, so the outcome does not depend on how fast either side runs.
+other. Episodes themselves go through the episode store, which a resumed run also starts from. Each round is a
+fixed amount of work on fixed episodes, so the outcome does not depend on how fast either side runs.
 """
 
 from __future__ import annotations

@@ -74,9 +74,13 @@ def test_a_failure_of_the_learner_is_told_with_its_reason(store: EpisodeStore) -
             learner.collect()
 
 
+def _round(learner: LearnerProcess) -> None:
+    learner.begin([], 1)
+    learner.collect()
+
+
 def test_a_killed_learner_is_noticed_and_the_remedy_named(store: EpisodeStore) -> None:
     with LearnerProcess(CountingLearner, store.path) as learner:
         os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
         with pytest.raises(LearnerDied, match="ended with code -9; resume the run"):
-            learner.begin([], 1)
-            learner.collect()
+            _round(learner)
