@@ -62,6 +62,7 @@ class FlowPolicy(nn.Module, TrainablePolicy):
             hidden=config.hidden,
             layers=config.layers,
             frequencies=config.frequencies,
+            predicts_clean=config.prediction == "clean",
         )
         self._spec = _spec(config, used, action_spec)
         if config.relative_to is not None and used[config.relative_to].shape != (action_spec.size,):

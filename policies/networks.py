@@ -29,6 +29,9 @@ def time_features(sigma: Float[Tensor, " B"], frequencies: Float[Tensor, " F"]) 
     return torch.cat((phase.sin(), phase.cos()), dim=1)
 
 
+_LEAST_SIGMA = 0.1
+
+
 class VelocityNetwork(nn.Module):
     """An MLP with residual layers from (x, sigma, context) to the velocity.
 
@@ -43,14 +46,24 @@ class VelocityNetwork(nn.Module):
         hidden: neurons per layer.
         layers: number of hidden layers.
         frequencies: number of sine/cosine pairs for the noise level.
+        predicts_clean: whether the last layer says the clean chunk instead of the velocity.
     """
 
     frequencies: Tensor
 
     def __init__(
-        self, horizon: int, width: int, context_size: int, *, hidden: int, layers: int, frequencies: int
+        self,
+        horizon: int,
+        width: int,
+        context_size: int,
+        *,
+        hidden: int,
+        layers: int,
+        frequencies: int,
+        predicts_clean: bool = False,
     ) -> None:
         super().__init__()
+        self.predicts_clean = predicts_clean
         self.read_x = nn.Linear(horizon * (width + 1), hidden)
         self.read_time = nn.Linear(2 * frequencies, hidden, bias=False)
         self.project = nn.Linear(context_size, hidden, bias=False)
@@ -83,8 +96,11 @@ class VelocityNetwork(nn.Module):
         hidden = functional.silu(hidden)
         for layer in self.layers:
             hidden = hidden + functional.silu(layer(hidden))
-        output: Tensor = self.write(hidden)
-        return output.reshape(x.shape)
+        output: Tensor = self.write(hidden).reshape(x.shape)
+        if not self.predicts_clean:
+            return output
+        # v = (x - a) / sigma; the bound keeps the loss finite and does not bind with ten steps or fewer.
+        return (x - output) / positions[..., None].clamp(min=_LEAST_SIGMA)
 
 
 class ImageEncoder(nn.Module):

@@ -108,6 +108,22 @@ def test_sigma_may_differ_along_the_chunk(policy, chunk_request, noise) -> None:
     assert not torch.allclose(policy.velocity(noise, ramp, context), same)
 
 
+def test_predicted_clean_chunk_is_what_the_last_step_arrives_at() -> None:
+    policy = flow_policy(prediction="clean", steps=10).eval()
+    context = policy.encode(request(2).observation)
+    x = torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        policy.network.write.weight.zero_()
+        policy.network.write.bias.fill_(0.25)
+        level = torch.tensor([0.5, 0.02])
+        velocity = policy.velocity(x, level, context)
+    torch.testing.assert_close(velocity[0], (x[0] - 0.25) / 0.5)
+    torch.testing.assert_close(velocity[1], (x[1] - 0.25) / 0.1)
+    chunk = policy.chunk(request(2), noise=x)
+    expected = policy.decode(torch.full_like(x, 0.25), context)
+    torch.testing.assert_close(chunk, expected.detach())
+
+
 def test_velocity_is_differentiable_row_by_row(policy, chunk_request, noise) -> None:
     context = policy.encode(chunk_request.observation)
     x = noise.clone().requires_grad_()
