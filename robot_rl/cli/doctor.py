@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from robot_rl.cli.parsing import parse
@@ -29,7 +30,9 @@ def run(words: list[str]) -> int:
         table.add_column(column, overflow="fold")
     for finding in findings:
         style = STYLES[finding.status]
-        table.add_row(finding.what, f"[{style}]{finding.status}[/]", finding.detail, finding.remedy)
+        table.add_row(
+            finding.what, f"[{style}]{finding.status}[/]", escape(finding.detail), escape(finding.remedy)
+        )
     console = Console()
     console.print(table)
     fine = healthy(findings)
