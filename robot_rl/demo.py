@@ -84,11 +84,11 @@ def run_demo(config: DemoConfig) -> Path:
     ) as run:
         earlier = Stages(run)
         demonstrations, base, refined = (run.path / name for name in ("demonstrations", "base", "refined"))
-        earlier.once("collect", lambda: collect(_collection(config, demonstrations)))
-        earlier.once("train", lambda: train(_training(config, demonstrations, base)))
-        before = earlier.once("base", lambda: evaluate(_evaluation(config, base, None)).to_json())
-        earlier.once("refine", lambda: refine(_refinement(config, base, refined)))
-        after = earlier.once("refined", lambda: evaluate(_evaluation(config, base, refined)).to_json())
+        earlier.once("collect", lambda: collect(collection(config, demonstrations)))
+        earlier.once("train", lambda: train(training(config, demonstrations, base)))
+        before = earlier.once("base", lambda: evaluate(evaluation(config, base, None)).to_json())
+        earlier.once("refine", lambda: refine(refinement(config, base, refined)))
+        after = earlier.once("refined", lambda: evaluate(evaluation(config, base, refined)).to_json())
         result = _result(before, after, RunDirectory.open(refined).read_json("result.json"))
         result["wall_seconds"] = earlier.add_seconds(time.monotonic() - started)
         run.write_json("result.json", result)
@@ -129,7 +129,8 @@ class Stages:
         return total
 
 
-def _collection(config: DemoConfig, out: Path) -> CollectConfig:
+def collection(config: DemoConfig, out: Path) -> CollectConfig:
+    """How demonstrations are collected into a folder; an earlier start there is gone on with."""
     return CollectConfig(
         out=out,
         task=config.task,
@@ -141,14 +142,16 @@ def _collection(config: DemoConfig, out: Path) -> CollectConfig:
     )
 
 
-def _training(config: DemoConfig, data: Path, out: Path) -> TrainConfig:
+def training(config: DemoConfig, data: Path, out: Path) -> TrainConfig:
+    """How the base is trained on the demonstrations in ``data``."""
     network = FlowConfig(inputs=config.inputs)
     return TrainConfig(
         data=data, out=out, network=network, steps=config.base_steps, seed=config.seed, resume=out.exists()
     )
 
 
-def _refinement(config: DemoConfig, policy: Path, out: Path) -> RefineConfig:
+def refinement(config: DemoConfig, policy: Path, out: Path) -> RefineConfig:
+    """How the base in ``policy`` is refined."""
     return RefineConfig(
         policy=policy,
         out=out,
@@ -162,7 +165,8 @@ def _refinement(config: DemoConfig, policy: Path, out: Path) -> RefineConfig:
     )
 
 
-def _evaluation(config: DemoConfig, policy: Path, refiner: Path | None) -> EvaluateConfig:
+def evaluation(config: DemoConfig, policy: Path, refiner: Path | None) -> EvaluateConfig:
+    """How the base in ``policy``, alone or refined, is evaluated on the held-out seeds of ``config.seed``."""
     return EvaluateConfig(
         policy=policy,
         refiner=refiner,

@@ -47,6 +47,9 @@ class ResidualLearnerConfig:
         target_entropy: Entropy that the temperature is tuned to, nats per corrected dimension.
         actor_every: Critic updates per actor update.
         return_range: Least and greatest discounted return of the task's reward.
+        shuffle_rewards: Negative control: the last rewards of this many successive episodes (a wave) change
+            places at random before they are learned from, so that they tell nothing about what was done;
+            0 leaves them alone.
         seed: Of initial weights and sampling.
     """
 
@@ -62,6 +65,7 @@ class ResidualLearnerConfig:
     target_entropy: float = -1.0
     actor_every: int = 2
     return_range: tuple[float, float] = (0.0, 1.0)
+    shuffle_rewards: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -72,6 +76,10 @@ class ResidualLearnerConfig:
             raise ValueError(f"gamma is {self.gamma}; it must lie between 0 and 1.")
         if self.n_step < 1 or self.batch < 1 or self.actor_every < 1:
             raise ValueError("n_step, batch and actor_every must be at least 1.")
+        if self.shuffle_rewards < 0 or self.shuffle_rewards == 1:
+            raise ValueError(
+                f"shuffle_rewards is {self.shuffle_rewards}; give the episodes of a wave, 2 or more, or 0."
+            )
 
 
 class ResidualLearner(Learner):
@@ -98,6 +106,8 @@ class ResidualLearner(Learner):
         self._executed_steps = executed_steps
         self._rng = np.random.default_rng(config.seed)
         self._generator = torch.Generator(device).manual_seed(config.seed)
+        # Drawn from by `add` alone: a resumed learner is given all episodes anew and draws the same again.
+        self._shuffle_rng = np.random.default_rng([config.seed, 1])
         self.actor = copy.deepcopy(network).to(device)
         inputs, actions = len(network.mean), len(network.scale)
         with torch.random.fork_rng(devices=[]):
@@ -120,15 +130,37 @@ class ResidualLearner(Learner):
         return len(self._replay)
 
     def add(self, episodes: Sequence[Episode]) -> None:
-        """Take episodes into the replay."""
-        for episode in episodes:
+        """Take episodes into the replay.
+
+        Raises:
+            ValueError: Rewards are shuffled, and the episodes are no whole number of waves.
+        """
+        for episode, reward in zip(episodes, self._rewards(episodes), strict=True):
             self._replay.add(
                 self.actor.config.inputs.recorded(episode),
                 base_actions(episode, self._executed_steps),
                 episode.action,
-                episode.reward,
+                reward,
                 terminated=bool(episode.terminated[-1]),
             )
+
+    def _rewards(self, episodes: Sequence[Episode]) -> list[NDArray[np.float64]]:
+        """Rewards to learn from, (T,) each: the episodes' own unless a control shuffles them."""
+        rewards = [np.array(episode.reward, np.float64) for episode in episodes]
+        size = self.config.shuffle_rewards
+        if not size:
+            return rewards
+        if len(rewards) % size:
+            raise ValueError(
+                f"{len(rewards)} episodes are no whole number of waves of {size}; "
+                "set shuffle_rewards to the rows of a wave."
+            )
+        for first in range(0, len(rewards), size):
+            wave = rewards[first : first + size]
+            last = self._shuffle_rng.permutation([reward[-1] for reward in wave])
+            for reward, moved in zip(wave, last, strict=True):
+                reward[-1] = moved
+        return rewards
 
     def update(self, count: int) -> dict[str, float]:
         """Do `count` updates; mean diagnostics."""

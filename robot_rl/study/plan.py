@@ -22,6 +22,7 @@
     [[arms]]
     name = "touch zeroed"
     control = true
+    methods = ["residual"]
     parameters = { zeroed = ["observation.tactile.left", "observation.tactile.right"] }
 """
 
@@ -39,6 +40,8 @@ from robot_rl.provenance import config_hash
 
 TIERS = {1: (3, 300), 2: (1, 100)}
 """Least training seeds and episodes of each tier."""
+PLAIN = "default"
+"""Name of the arm that needs no name."""
 
 
 class StudyError(ValueError):
@@ -72,10 +75,17 @@ class Arm:
     """One setting that is compared with the others on the same seeds."""
 
     name: str
+    """``default`` is left out in tables"""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """put over the method's own"""
     control: bool = False
     """whether it would expose a wrong explanation of the gain"""
+    methods: tuple[str, ...] = ()
+    """names of the methods that it makes sense for; all when empty"""
+
+    def applies_to(self, method: str) -> bool:
+        """Whether the method is run with this setting."""
+        return not self.methods or method in self.methods
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,7 @@ class Study:
     """training seeds"""
     episodes: int
     """evaluation episodes per cell; the same seeds in every cell"""
-    arms: tuple[Arm, ...] = (Arm("default"),)
+    arms: tuple[Arm, ...] = (Arm(PLAIN),)
     """the first is what the others are compared with"""
     first_seed: int = 10_000
     """seed of the first evaluation episode"""
@@ -123,6 +133,10 @@ class Study:
             names = [getattr(value, "name", value) for value in values]
             if not names or len(set(names)) != len(names):
                 raise StudyError(f"{what} are {names}: at least one, each once")
+        known = {method.name for method in self.methods}
+        for arm in self.arms:
+            if unknown := sorted(set(arm.methods) - known):
+                raise StudyError(f"arm {arm.name!r} names methods {unknown}, the study has {sorted(known)}")
 
 
 @dataclass(frozen=True)
@@ -191,4 +205,5 @@ def cells(study: Study) -> list[Cell]:
             first_seed=study.first_seed,
         )
         for seed, task, method, arm in grid
+        if arm.applies_to(method.name)
     ]

@@ -11,7 +11,7 @@ import numpy as np
 from data.manifest import atomic_write_text
 from robot_rl.statistics import paired_difference, wilson_interval
 from robot_rl.study.cell import Finished, read_cell
-from robot_rl.study.plan import Study, StudyError, cells
+from robot_rl.study.plan import PLAIN, Study, StudyError, cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,8 @@ class Row:
     @property
     def name(self) -> str:
         """What tells it from other rows of its task."""
-        return f"{self.method}, {self.arm}" + (" (control)" if self.control else "")
+        setting = "" if self.arm == PLAIN else f", {self.arm}"
+        return f"{self.method}{setting}" + (" (control)" if self.control else "")
 
 
 def rows_of(study: Study) -> list[Row]:

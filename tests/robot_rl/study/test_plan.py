@@ -27,6 +27,19 @@ def test_the_grid_is_every_combination_with_the_arms_of_a_seed_together():
     ]
 
 
+def test_an_arm_may_be_for_some_methods_only():
+    methods = (*TIER_1.methods, Method("base", "module:function"))
+    arms = (Arm("full"), Arm("no touch", control=True, methods=("residual",)))
+    made = dataclasses.replace(TIER_1, methods=methods, arms=arms, tasks=(TaskEntry("reach"),))
+    assert [(cell.method, cell.arm) for cell in cells(made) if cell.seed == 0] == [
+        ("residual", "full"),
+        ("residual", "no touch"),
+        ("base", "full"),
+    ]
+    with pytest.raises(StudyError, match=r"names methods \['resdual'\], the study has"):
+        dataclasses.replace(made, arms=(*arms, Arm("x", methods=("resdual",))))
+
+
 def test_an_arm_puts_its_parameters_over_the_methods():
     assert [cell.parameters["width"] for cell in cells(TIER_1)[:2]] == [128, 64]
 

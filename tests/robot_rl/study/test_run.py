@@ -132,6 +132,11 @@ def test_a_tier_1_table_compares_with_the_first_arm_and_names_the_control(tmp_pa
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_default_arm_needs_no_name(tmp_path):
+    made = finish(study(tmp_path, arms=(Arm("default"), Arm("high", {"share": 0.8}))))
+    assert [row.name for row in rows_of(made)] == ["m", "m, high"]
+
+
 def test_a_tier_2_table_claims_no_ordering(tmp_path):
     text = write_table(finish(study(tmp_path)))[0].read_text()
     assert "exploratory" in text

@@ -1,0 +1,78 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from robot_rl.control import run_wave
+from robot_rl.correct.inputs import InputConfig
+from robot_rl.correct.residual import ResidualConfig, ResidualNetwork
+from robot_rl.correct.residual_learner import ResidualLearner, ResidualLearnerConfig
+from tests.robot_rl.scripted import FEATURES, CountingEnv, RampPolicy
+
+INPUTS = InputConfig(keys=("observation.state",), offsets=(1,))
+WAVE = 6
+CONFIG = ResidualLearnerConfig(critics=2, width=16, batch=32, n_step=1, seed=3, shuffle_rewards=WAVE)
+
+
+@pytest.fixture(scope="module")
+def episodes():
+    """Three waves; the first two rows of each reach their goal."""
+    seeds = [7, 14, 6, 13, 20, 27]
+    waves = [
+        run_wave([CountingEnv() for _ in seeds], [seed + 49 * k for seed in seeds], RampPolicy())
+        for k in range(3)
+    ]
+    assert [episode.success for episode in waves[0]] == [True, True, False, False, False, False]
+    return [episode for wave in waves for episode in wave]
+
+
+def learner(config=CONFIG):
+    width = INPUTS.width(FEATURES, 2)
+    network = ResidualNetwork(
+        ResidualConfig(INPUTS, width=16), np.zeros(width), np.ones(width), (0.3, 0.3), (0.6, 0.6)
+    )
+    return ResidualLearner(network, config, executed_steps=3, capacity=2000)
+
+
+def last_rewards(one, episodes):
+    ends = np.cumsum([len(episode) for episode in episodes]) - 1
+    return one._replay._reward[ends].reshape(-1, WAVE)
+
+
+def test_every_wave_keeps_its_rewards_and_not_their_places(episodes):
+    plain, shuffled = learner(dataclasses.replace(CONFIG, shuffle_rewards=0)), learner()
+    plain.add(episodes)
+    shuffled.add(episodes)
+    before, after = last_rewards(plain, episodes), last_rewards(shuffled, episodes)
+    np.testing.assert_array_equal(before.sum(1), [2, 2, 2])
+    np.testing.assert_array_equal(after.sum(1), [2, 2, 2])
+    assert (before != after).any()
+    assert (episodes[0].reward[-1], episodes[5].reward[-1]) == (1.0, 0.0), "the record was changed"
+    assert plain._replay._reward.sum() == shuffled._replay._reward.sum() == 6
+
+
+def test_a_resumed_learner_that_gets_all_at_once_shuffles_alike(episodes):
+    one, other = learner(), learner()
+    for first in range(0, len(episodes), WAVE):
+        one.add(episodes[first : first + WAVE])
+        one.update(2)
+    other.add(episodes)
+    np.testing.assert_array_equal(last_rewards(one, episodes), last_rewards(other, episodes))
+
+
+def test_another_seed_shuffles_differently(episodes):
+    one, other = learner(), learner(dataclasses.replace(CONFIG, seed=4))
+    one.add(episodes)
+    other.add(episodes)
+    assert (last_rewards(one, episodes) != last_rewards(other, episodes)).any()
+
+
+def test_part_of_a_wave_is_refused(episodes):
+    with pytest.raises(ValueError, match="5 episodes are no whole number of waves of 6"):
+        learner().add(episodes[:5])
+
+
+@pytest.mark.parametrize("size", [-1, 1])
+def test_a_wave_that_cannot_be_shuffled_is_refused(size):
+    with pytest.raises(ValueError, match="shuffle_rewards"):
+        ResidualLearnerConfig(shuffle_rewards=size)
