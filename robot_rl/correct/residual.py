@@ -140,7 +140,10 @@ class ResidualCorrector(Corrector):
             share, density = network.sample(x, unit, torch.from_numpy(noise.astype(np.float32)).to(device))
             log_prob = density.double().numpy(force=True)
         residual = share.double().numpy(force=True)
-        return Correction(base + gain * self._scale * residual, log_prob, {"residual": residual})
+        correction = gain * self._scale * residual
+        # Adding zero would turn a base action of -0.0 into 0.0.
+        action = np.where(correction == 0.0, base, base + correction)
+        return Correction(action, log_prob, {"residual": residual})
 
     def payload(self) -> dict[str, Any]:
         """Configuration, JSON types only."""
