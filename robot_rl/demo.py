@@ -59,6 +59,8 @@ class DemoConfig:
     """whether the page shows a video; without OpenGL it says so"""
     task_options: Mapping[str, float] = field(default_factory=dict)
     """options of the task's constructor"""
+    device: str = "cpu"
+    """torch device of the networks; they are small, so the CPU is as fast"""
     resume: bool = False
     """go on with an interrupted run; otherwise an earlier run in the folder is replaced"""
 
@@ -146,7 +148,13 @@ def training(config: DemoConfig, data: Path, out: Path) -> TrainConfig:
     """How the base is trained on the demonstrations in ``data``."""
     network = FlowConfig(inputs=config.inputs)
     return TrainConfig(
-        data=data, out=out, network=network, steps=config.base_steps, seed=config.seed, resume=out.exists()
+        data=data,
+        out=out,
+        network=network,
+        steps=config.base_steps,
+        seed=config.seed,
+        resume=out.exists(),
+        device=config.device,
     )
 
 
@@ -161,6 +169,7 @@ def refinement(config: DemoConfig, policy: Path, out: Path) -> RefineConfig:
         scale_fraction=config.scale_fraction,
         seed=config.seed,
         task_options=config.task_options,
+        device=config.device,
         resume=out.exists(),
     )
 
@@ -174,6 +183,7 @@ def evaluation(config: DemoConfig, policy: Path, refiner: Path | None) -> Evalua
         episodes=config.episodes,
         seed=EVALUATION_SEEDS + 10_000 * config.seed,
         workers=config.workers,
+        device=config.device,
         options=config.task_options,
     )
 

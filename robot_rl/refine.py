@@ -65,6 +65,7 @@ class RefineConfig:
         seed: Of episodes, weights and sampling.
         learner: Hyper-parameters of the updates.
         task_options: Handed to the task's constructor.
+        device: Torch device of policy, corrector and learner.
         resume: Go on from the run's last checkpoint.
     """
 
@@ -82,6 +83,7 @@ class RefineConfig:
     seed: int = 0
     learner: ResidualLearnerConfig = field(default_factory=ResidualLearnerConfig)
     task_options: Mapping[str, float] = field(default_factory=dict)
+    device: str = "cpu"
     resume: bool = False
 
     def __post_init__(self) -> None:
@@ -132,7 +134,7 @@ class Refinement:
 
     def __init__(self, config: RefineConfig, run: RunDirectory) -> None:
         self.config, self._run = config, run
-        self.policy: Policy = load_policy(config.policy)
+        self.policy: Policy = load_policy(config.policy, device=config.device)
         self._base_hash = self.policy.hash()
         self._envs = [sim.make(config.task, **config.task_options) for _ in range(config.rows)]
         self._store = EpisodeStore(run.path / "episodes")
@@ -149,12 +151,14 @@ class Refinement:
             at = _Progress(**checkpoint.manifest["progress"]) if checkpoint else _Progress()
             self._drop_unknown({*at.given, *at.pending})
             network, state = self._restore(checkpoint) if checkpoint else (self._warm_up(at, reporter), None)
+            network.to(self.config.device)
             factory = functools.partial(
                 ResidualLearner,
                 network,
                 replace(self.config.learner, seed=self.config.seed),
                 executed_steps=self.policy.spec.executed_steps,
                 capacity=2 * self.config.env_steps + self._steps_limit,
+                device=self.config.device,
             )
             with LearnerProcess(factory, self._store.path, episodes=at.given, state=state) as learner:
                 self._rounds(learner, network, at, reporter)

@@ -26,13 +26,13 @@ def episodes():
     return found
 
 
-def _learner(config: ResidualLearnerConfig = SMALL) -> ResidualLearner:
+def _learner(config: ResidualLearnerConfig = SMALL, device: str = "cpu") -> ResidualLearner:
     torch.manual_seed(0)
     width = INPUTS.width(FEATURES, 2)
     network = ResidualNetwork(
         ResidualConfig(INPUTS, width=16), np.zeros(width), np.ones(width), (0.3, 0.3), (0.6, 0.6)
     )
-    return ResidualLearner(network, config, executed_steps=3, capacity=2000)
+    return ResidualLearner(network, config, executed_steps=3, capacity=2000, device=device)
 
 
 def test_goes_on_bit_equal_from_a_saved_state(episodes) -> None:
@@ -46,6 +46,18 @@ def test_goes_on_bit_equal_from_a_saved_state(episodes) -> None:
     other.update(5)
     for (name, a), b in zip(one.state().items(), other.state().values(), strict=True):
         assert torch.equal(a, b), name
+
+
+def test_updates_and_its_state_work_on_every_device(episodes, device: str) -> None:
+    learner = _learner(device=device)
+    learner.add(episodes)
+    found = learner.update(4)
+    assert all(np.isfinite(value) for value in found.values())
+    other = _learner(device=device)
+    other.add(episodes)
+    other.load_state(learner.state())
+    assert torch.equal(other.snapshot()["head.weight"], learner.snapshot()["head.weight"])
+    assert learner.snapshot()["head.weight"].device.type == device
 
 
 def test_the_state_of_another_configuration_is_refused() -> None:
