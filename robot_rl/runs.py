@@ -51,6 +51,8 @@ class RunDirectory:
         path: the folder.
         config: the full configuration as plain JSON values.
         config_hash: its hash (``provenance.config_hash``).
+        kind: what the run is (train, refine, ...).
+        versions: of Python and the libraries when it was started.
         resumed: the checkpoint the run goes on from, None for a fresh run.
     """
 
@@ -59,6 +61,7 @@ class RunDirectory:
         self.config: dict[str, Any] = dict(header["config"])
         self.config_hash: str = header["config_hash"]
         self.kind: str = header["kind"]
+        self.versions: dict[str, str] = dict(header["versions"])
         self.resumed = resumed
         self._metrics: MetricsLog | None = None
         self._wandb = False

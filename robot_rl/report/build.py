@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 FRAME_RATE = 20.0
 """Frames per second of the videos. Tasks run at 20 Hz and every second step is shown."""
 STEPS = "environment steps"
+TITLES = {"refine": "Refinement", "collect": "Demonstrations", "train": "Training"}
+COUNTS = {"env_steps": STEPS, "episodes": "episodes", "kept": "episodes kept", "failed": "failed attempts"}
 
 
 def write_report(run: Path, out: Path | None = None, *, video: bool = True) -> Path:
@@ -62,9 +64,7 @@ def write_report(run: Path, out: Path | None = None, *, video: bool = True) -> P
 def _opening(material: Material) -> Page:
     kicker = f"robot-rl {material.kind} · {material.task}"
     if not material.compares:
-        steps = material.result.get("env_steps")
-        lead = f"{steps:,} environment steps." if isinstance(steps, int) else ""
-        return Page(kicker, f"{material.kind.capitalize()} of {material.task}", lead)
+        return Page(kicker, f"{TITLES.get(material.kind, 'Run')} on {material.task}", _cost(material.result))
     before, after = (material.result[arm]["success_rate"] for arm in ARMS)
     found = material.difference()
     low, high = found.interval
@@ -78,6 +78,13 @@ def _opening(material: Material) -> Page:
     if _untouched(material.result):
         lead += " The weights of the base policy did not change."
     return Page(kicker, f"From {_short(before)} to {_short(after)} success", lead)
+
+
+def _cost(result: Mapping[str, Any]) -> str:
+    parts = [f"{result[name]:,} {words}" for name, words in COUNTS.items() if name in result]
+    if "wall_seconds" in result:
+        parts.append(_duration(result["wall_seconds"]))
+    return ", ".join(parts) + "." if parts else ""
 
 
 def _rates(page: Page, material: Material) -> None:

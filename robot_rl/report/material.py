@@ -78,6 +78,7 @@ def read_material(path: Path) -> Material:
         rows = RunDirectory.open(inner).metrics()
     episodes = {arm: _shown(path / SHOWN / arm) for arm in ARMS}
     result = run.read_json("result.json")
+    result.setdefault("versions", run.versions)
     if (path / "stages.json").exists():
         result.setdefault("stages", run.read_json("stages.json").get("timing", {}))
     return Material(run.kind, run.config, result, rows, episodes)

@@ -81,6 +81,8 @@ def test_an_interrupted_checkpoint_is_never_seen(tmp_path):
     save(run, 1)
     with pytest.raises(FileNotFoundError), run.checkpoint(2) as folder:
         (folder / "no such folder/weights.txt").write_text("half")
+    partial = tmp_path / "run/checkpoints/.partial-000000002"
+    (partial / "manifest.json").write_text('{"step": 2}')  # killed just before it became visible
     assert [kept.step for kept in run.checkpoints()] == [1]
     save(run, 2, "whole")
     assert (run.checkpoints()[-1].path / "weights.txt").read_text() == "whole"

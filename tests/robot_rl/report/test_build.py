@@ -51,6 +51,18 @@ def test_a_changed_base_is_shouted_about(finished, tmp_path):
     assert "did not change" not in text
 
 
+def test_a_refinement_without_evaluation_shows_how_it_learned(tmp_path):
+    with RunDirectory.create(tmp_path / "run", {"task": TOY}, kind="refine") as run:
+        for step in range(0, 200, 20):
+            run.log(step, {"success": step / 200})
+        run.write_json("result.json", {"env_steps": 12345, "episodes": 40, "wall_seconds": 75.0})
+    text = write_report(tmp_path / "run").read_text()
+    assert f"<h1>Refinement on {TOY}</h1>" in text
+    assert "12,345 environment steps, 40 episodes, 1:15 min." in text
+    assert "Success while learning" in text
+    assert "Made with robot-rl" in text
+
+
 def test_the_video_shows_a_seed_that_failed_before_and_succeeds_after(finished, monkeypatch):
     monkeypatch.setattr(
         "robot_rl.report.build.render", lambda replays: [replay_frames(one) for one in replays]
