@@ -45,7 +45,7 @@ def test_an_arm_puts_its_parameters_over_the_methods():
 
 
 def test_a_changed_setting_makes_a_new_cell_and_a_renamed_arm_does_not():
-    renamed = dataclasses.replace(TIER_1, arms=(Arm("all"), *TIER_1.arms[1:]))
+    renamed = dataclasses.replace(TIER_1, arms=(Arm("all", control=True), *TIER_1.arms[1:]))
     changed = dataclasses.replace(TIER_1, episodes=301)
     assert cells(renamed)[0].config_hash == cells(TIER_1)[0].config_hash
     assert cells(changed)[0].config_hash != cells(TIER_1)[0].config_hash

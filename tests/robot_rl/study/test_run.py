@@ -4,11 +4,12 @@ import json
 import pytest
 
 from robot_rl.study import predict as predicting
-from robot_rl.study.cell import compute, path_of, read_cell
+from robot_rl.study import table
+from robot_rl.study.cell import Finished, compute, path_of, read_cell
 from robot_rl.study.plan import Arm, Method, Study, StudyError, TaskEntry, cells
 from robot_rl.study.predict import check_budget, predict
 from robot_rl.study.run import run_study
-from robot_rl.study.table import rows_of, write_table
+from robot_rl.study.table import Row, rows_of, write_table
 from tests.robot_rl.toy import TOY
 
 TOYS = "tests.robot_rl.study.toy_methods"
@@ -135,6 +136,27 @@ def test_a_tier_1_table_compares_with_the_first_arm_and_names_the_control(tmp_pa
 def test_the_default_arm_needs_no_name(tmp_path):
     made = finish(study(tmp_path, arms=(Arm("default"), Arm("high", {"share": 0.8}))))
     assert [row.name for row in rows_of(made)] == ["m", "m, high"]
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [
+        ((40, 50, 60), "better"),
+        ((-40, -50, -60), "worse"),
+        ((90, 80, -10), "not shown"),
+        ((0, 1, 0), "not shown"),
+    ],
+)
+def test_a_difference_counts_only_if_every_training_seed_agrees(tmp_path, gains, verdict):
+    def row(successes):
+        made = cells(study(tmp_path, tier=1, seeds=(0, 1, 2), episodes=300, arms=(Arm("a", control=True),)))
+        outcomes = [(True,) * n + (False,) * (300 - n) for n in successes]
+        finished = [
+            Finished(cell, one, (1,) * 300, 1.0, {}) for cell, one in zip(made, outcomes, strict=True)
+        ]
+        return Row(TOY, "m", "a", False, tuple(finished))
+
+    assert table._comparison(row((150,) * 3), row([150 + gain for gain in gains]))[1] == verdict
 
 
 def test_a_tier_2_table_claims_no_ordering(tmp_path):
