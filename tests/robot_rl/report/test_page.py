@@ -10,7 +10,7 @@ def test_texts_are_escaped_and_nothing_is_loaded_from_elsewhere():
     text = page.render("end")
     assert "<script" not in text
     assert "&lt;script&gt;" in text
-    assert "1 &amp; 2" in text
+    assert "<h1>1 &amp; 2</h1>" in text
     assert "http" not in text
 
 
