@@ -42,12 +42,12 @@ class SpiralConfig:
     """
 
     contact_n: float = 2.0
-    pitch_m: float = 0.0016
-    start_radius_m: float = 0.0008
+    pitch_m: float = 0.0015
+    start_radius_m: float = 0.0012
     end_radius_m: float = 0.0045
-    speed_m: float = 0.001
-    press_m: float = 0.0006
-    drop_m: float = 0.001
+    speed_m: float = 0.0015
+    press_m: float = 0.0003
+    drop_m: float = 0.0006
     sink_m: float = 0.004
 
     def __post_init__(self) -> None:
