@@ -29,6 +29,8 @@ _RESOLUTION: Mapping[str, float] = {"m": 1e-4, "rad": 5e-3, "deg": 0.3, "N": 1e-
 """What a robot's sensors resolve or a standing robot's noise reaches, by unit."""
 _SMALLEST = 1e-6
 """Least scale of a dimension about which nothing else is known."""
+_NAMED = 8
+"""Most dimensions that one message names."""
 _SPREAD = 50.0
 """Most scales that one training value may lie from the centre; beyond it rare spikes spoil the scale."""
 
@@ -277,7 +279,9 @@ def _report(
     floor: NDArray[np.float64],
     rule: ScalingRule,
 ) -> None:
-    shown = ", ".join(f"{n} ({s:.2g} < {f:.2g})" for n, s, f in zip(names, scale, floor, strict=True))
+    pairs = [f"{n} ({s:.2g} < {f:.2g})" for n, s, f in zip(names, scale, floor, strict=True)]
+    more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
+    shown = ", ".join(pairs[:_NAMED]) + more
     if rule.constant == "refuse":
         raise NormalizationError(
             f"{key!r} hardly moved in the training data: {shown}. Record data in which it moves, "
