@@ -66,6 +66,7 @@ class RefineConfig:
         learner: Hyper-parameters of the updates.
         task_options: Handed to the task's constructor.
         device: Torch device of policy, corrector and learner.
+        wandb: Also log to Weights & Biases.
         resume: Go on from the run's last checkpoint.
     """
 
@@ -84,6 +85,7 @@ class RefineConfig:
     learner: ResidualLearnerConfig = field(default_factory=ResidualLearnerConfig)
     task_options: Mapping[str, float] = field(default_factory=dict)
     device: str = "cpu"
+    wandb: bool = False
     resume: bool = False
 
     def __post_init__(self) -> None:
@@ -121,11 +123,11 @@ def refine(config: RefineConfig) -> Path:
     Raises:
         RuntimeError: The base's hash changed during the run.
     """
-    settings = to_dict(replace(config, resume=False))
-    with (
-        RunDirectory.create(config.out, settings, kind="refine", resume=config.resume) as run,
-        one_torch_thread(),
-    ):
+    settings = to_dict(replace(config, resume=False, wandb=False))
+    directory = RunDirectory.create(
+        config.out, settings, kind="refine", resume=config.resume, wandb=config.wandb
+    )
+    with directory as run, one_torch_thread():
         return Refinement(config, run).run()
 
 

@@ -83,6 +83,8 @@ class TrainConfig:
     """of weights, batches and noise"""
     device: str = "cpu"
     """torch device"""
+    wandb: bool = False
+    """also log to Weights & Biases"""
     resume: bool = False
     """go on from the last checkpoint"""
 
@@ -116,8 +118,11 @@ def train(config: TrainConfig, progress: Progress | None = None) -> Path:
         RunError: if the folder holds another run.
     """
     started = time.monotonic()
-    settings: dict[str, Any] = to_dict(replace(config, resume=False))
-    with RunDirectory.create(config.out, settings, kind="train", resume=config.resume) as run:
+    settings: dict[str, Any] = to_dict(replace(config, resume=False, wandb=False))
+    directory = RunDirectory.create(
+        config.out, settings, kind="train", resume=config.resume, wandb=config.wandb
+    )
+    with directory as run:
         demos = read_demonstrations(config.data, _selection(config))
         network = _network(config, demos)
         parts = split(demos.trajectories, share=config.holdout, horizon=network.horizon, seed=config.seed)
