@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from data.features import Feature
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 type Mode = Literal["mean_std", "min_max", "quantile"]
 _MODES = ("mean_std", "min_max", "quantile")
@@ -287,4 +287,4 @@ def _report(
             f"{key!r} hardly moved in the training data: {shown}. Record data in which it moves, "
             "drop the dimension, or allow constant='clamp'."
         )
-    _log.warning("%r hardly moved in the training data, its scale is clamped: %s.", key, shown)
+    logger.warning("%r hardly moved in the training data, its scale is clamped: %s.", key, shown)

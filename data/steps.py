@@ -124,7 +124,7 @@ class Chunk:
         id: Number of the chunk within its episode.
         first_step: Step at which it was computed.
         actions: The whole chunk before correction, (H, A), robot units.
-        noise: What it was denoised from, (H, D) in the policy's own space; None if not known.
+        noise: What it was denoised from, (H, Z) in the policy's own space; None if not known.
         delay: Actions of the previous chunk that were executed while this one was computed.
         candidates: Chunks it was selected from, (N, H, A); None without selection.
         index: Which candidate was taken; None without selection.

@@ -28,7 +28,7 @@ from data.zarr_files import ZarrFileError, group_attributes, group_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _RECORDING = ".recording"
 _FORMAT = "robot-rl episodes"
 _WAIT_S = 5.0
@@ -144,7 +144,7 @@ class EpisodeStore:
             try:
                 yield self.read(id_)
             except DamagedEpisodeError as error:
-                _log.error("%s It is left out.", error)
+                logger.error("%s It is left out.", error)  # noqa: TRY400 - a traceback would bury what it says
 
     def read(self, id_: str) -> Episode:
         """Read one episode, every byte checked.

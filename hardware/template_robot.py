@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from data.features import Features
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _JOINTS = ("shoulder", "elbow")
 
 
@@ -140,7 +140,7 @@ class BenchArm:
         if self._connected:
             self._driver.hold()
         if not self._stopped:
-            _log.warning("%s stopped: %s", self.name, because)
+            logger.warning("%s stopped: %s", self.name, because)
         self._stopped = because
 
     def disconnect(self) -> None:

@@ -1,13 +1,13 @@
 """Template: a policy of your own. Copy this file into your package; nothing in the library needs an edit.
 
-Use it as ``module:Class``, for example
-
-    robot-rl evaluate --policy my_package.my_policy:MyPolicy --task peg-insert
-
-and check it with
+Check it, save it once, and name the folder wherever a policy is asked for. Its class is found again by its
+import path.
 
     from policies.conformance import check_policy
     check_policy(MyPolicy())
+    robot_rl.save_policy(MyPolicy(), "outputs/mine")
+
+    robot-rl evaluate --policy outputs/mine --task peg-insert
 
 This one repeats one action. It is an *opaque* policy: it returns chunks and keeps its inside closed, which is
 enough for the control loop, selectors and correctors. To let hooks act inside the denoising, derive from
@@ -40,7 +40,7 @@ class HoldPolicy(nn.Module, Policy):
     """Repeats one stored action.
 
     Args:
-        action: A values in robot units; a policy that is loaded by ``module:Class`` needs defaults.
+        action: A values in robot units.
     """
 
     action: Tensor

@@ -1,7 +1,9 @@
-"""Checks that a task keeps the contract everything else relies on; run it over a task of your own.
+"""Checks that a task keeps the contract that everything else relies on.
 
-from sim.conformance import check_task
-check_task(lambda: MyTask())
+Run it over a task of your own:
+
+    from sim.conformance import check_task
+    check_task(MyTask)
 """
 
 from __future__ import annotations

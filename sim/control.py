@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ARM_FILE = "arm.xml"
-DOWN = np.array(
-    [0.0, 1.0, 0.0, 0.0]
-)  # quaternion w, x, y, z of a tool that points down, fingers closing along y
+DOWN = np.array([0.0, 1.0, 0.0, 0.0])
+"""Quaternion (w, x, y, z) of a tool that points down, fingers closing along y."""
 _JOINTS = 7
 
 

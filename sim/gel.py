@@ -22,15 +22,19 @@ ROWS = COLUMNS = 4
 PITCH_M = np.array([0.0075, 0.005])
 """Distance of rows (along the finger) and of columns (across it)."""
 STIFFNESS_N_PER_M = np.array([2000.0, 2000.0, 312.5])
-"""One taxel across the finger, along the normal, along the finger. Ribs across the pad make it soft along the
-finger, so that a peg that is set down is cushioned by 10 kN/m; sideways the pads give 64 kN/m, soft enough
-that a peg that meets the wall of a hole at the arm's free speed stays below 40 N."""
+"""Of one taxel: across the finger, along the normal, along the finger.
+
+Ribs across the pad make it soft along the finger, so that a peg that is set down is cushioned by 10 kN/m;
+sideways the pads give 64 kN/m, soft enough that a peg that meets the wall of a hole at the arm's free speed
+stays below 40 N.
+"""
 GRIP_N = 40.0
+"""Force with which each pad presses on the object."""
 DAMPING_S = 0.006
-"""Damping over stiffness of every taxel."""
+"""Damping over stiffness of every taxel, s."""
 _ARMATURE = np.array([0.4, 0.4, 0.4, 6e-3, 6e-3, 6e-3])
-# Inertia of pads and finger carriages that moves with the object, kg and kg m^2. MuJoCo's contacts are as
-# stiff as the inertia behind them allows at 2 ms; with less, a push of 20 N would sink in by over 0.2 mm.
+"""Inertia of pads and finger carriages that moves with the object, kg and kg m^2. MuJoCo's contacts are as
+stiff as the inertia behind them allows at 2 ms; with less, a push of 20 N would sink in by over 0.2 mm."""
 JOINTS = ("px", "py", "pz", "rx", "ry", "rz")
 _VELOCITIES = ("vx", "vy", "vz", "wx", "wy", "wz")
 

@@ -27,10 +27,13 @@ DEPTH_M = 0.02
 CLEARANCE_M = 0.001
 """Gap on each side of a centred peg (radial); 2 mm over the whole width."""
 PEG_HALF_WIDTH_M = 0.008
+"""Half the side of the peg's square section."""
 TOOL_M = 0.05
 """Distance of the peg's tip from the fingertips' centre."""
 MAX_FORCE_N = 40.0
+"""Greatest contact force of a success: the sum of the normal forces between peg and block."""
 MAX_PENETRATION_M = 0.0002
+"""Greatest overlap of peg and block of a success."""
 _WORKPLACE = np.array([0.5, 0.0, 0.52])
 _WIDTH_M = 2 * PEG_HALF_WIDTH_M
 _CONTACTS = 12

@@ -34,8 +34,7 @@ class PickPlace(ArmTask):
     """Grasp the can by friction and let it go in the named bin.
 
     Success: the can stands or lies in the named bin, is not held, and has come to rest. Letting it come to
-        rest in the
-    other bin, or on the floor below the bench, ends the episode without success.
+    rest in the other bin, or drop below the bench, ends the episode without success.
 
     Args:
         **options: `shifts`, `cameras`, `image_size`, `render_mode`; see `ArmTask`. Reset options: `bin` (red

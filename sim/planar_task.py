@@ -149,9 +149,8 @@ class PlanarTask(MujocoTask):
             mujoco.mj_step(self.model, self.data)
             if not self.data.ncon:
                 continue
-            x, y = self.data.qfrc_constraint[
-                _PUSHER
-            ]  # contacts only: these joints have no limits or friction
+            # Of contacts only: these joints have no limits or friction.
+            x, y = self.data.qfrc_constraint[_PUSHER]
             peak = max(peak, float(np.hypot(x, y)))
             if self._measure_wrench:
                 mujoco.mj_rnePostConstraint(self.model, self.data)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from data.features import Features
     from hardware.action_spec import ActionSpec
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class SimRobot:
@@ -111,7 +111,7 @@ class SimRobot:
             because: why, for the log.
         """
         if not self._over:
-            _log.warning("%s stopped: %s", self.name, because)
+            logger.warning("%s stopped: %s", self.name, because)
         self._over = True
 
     def disconnect(self) -> None:

@@ -69,9 +69,8 @@ class TactilePad:
         normal, tangent = contact[:, 2], contact[:, 3]
         axes = np.stack([normal, tangent, np.cross(normal, tangent)], axis=1)
         rotation = _matrices(log[step][:, self._quaternion])
-        world = -np.einsum(
-            "nij,ni->nj", axes, force
-        )  # the sensor reports the force on the second geom, the object
+        # The sensor reports the force on the second geom, the object.
+        world = -np.einsum("nij,ni->nj", axes, force)
         local = np.einsum("nji,nj->ni", rotation, world)
         where = np.einsum("nji,nj->ni", rotation, point - log[step][:, self._position])
         # The pad's y axis points outwards (pressing is +y) and its z axis towards the fingertip.

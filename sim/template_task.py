@@ -62,7 +62,7 @@ class LiftAboveLine(ArmTask):
 
     def _begin(self, options: Mapping[str, Any]) -> None:
         # 5. Draw the episode from self.np_random only. What has to survive save() and restore() goes into
-        # self.data    (MuJoCo's state) or self.memory (named arrays), nowhere else.
+        # self.data (MuJoCo's state) or self.memory (named arrays), nowhere else.
         line = np.array(options.get("line", self.np_random.uniform(0.62, 0.66)))
         self.memory["line"] = line
         start = np.array([0.5, 0.0, 0.58]) + self.np_random.uniform(-0.02, 0.02, 3)

@@ -21,7 +21,8 @@ def documented() -> list[str]:
     pages = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *(REPOSITORY / "docs").rglob("*.md")]
     found: dict[str, None] = {}
     for page in pages:
-        for line in re.findall(r"^ {4}(?:\.venv/bin/)?robot-rl +(.+)$", page.read_text(), re.MULTILINE):
+        text = page.read_text().replace("\\\n", "")  # a long command goes on in the next line
+        for line in re.findall(r"^ {4}(?:\.venv/bin/)?robot-rl +(.+)$", text, re.MULTILINE):
             found[" ".join(line.split())] = None
     return list(found)
 

@@ -2,8 +2,11 @@
 
 From RLPD (arXiv 2302.02948): layer-normed critic ensemble, minimum over a random subset, no entropy term in
 the target. From ResFiT (arXiv 2509.19301): critics score a_b + residual, n-step targets, next base action as
-computed when collected. Deviations: at most one update per environment step instead of many; targets limited
-to the range that the task's reward can reach; replay of rollouts only, no demonstrations.
+computed when collected. From SAC (arXiv 1812.05905): actor and temperature.
+
+Deviations: at most one update per environment step instead of many; two critics unless more are asked for, so
+that the subset is all of them; the actor moves every second update; targets limited to the range that the
+task's reward can reach; replay of rollouts only, no demonstrations.
 """
 
 from __future__ import annotations
@@ -215,11 +218,11 @@ class ResidualLearner(Learner):
         self.critic.requires_grad_(False)
         action, log_prob = self._draw(x, base)
         temperature = self._log_temperature.exp()
-        loss = (temperature.detach() * log_prob - self.critic(x, action).mean(0)).mean()
+        loss = (temperature.detach() * log_prob - self.critic(x, action).mean(0)).mean()  # SAC eq. 9
         self._step("actor", loss)
         self.critic.requires_grad_(True)
         gap = log_prob.detach().mean() + self.config.target_entropy * self._free
-        self._step("temperature", -self._log_temperature * gap)
+        self._step("temperature", -self._log_temperature * gap)  # SAC eq. 18, by the logarithm
         return {"entropy": -log_prob.mean(), "temperature": temperature}
 
     def _step(self, name: str, loss: Tensor) -> None:
