@@ -95,7 +95,7 @@ def executed_correction(episode: Episode) -> NDArray[np.float64]:
     return np.concatenate([correction, np.zeros((1, correction.shape[1]))])
 
 
-def base_actions(episode: Episode, executed_steps: int) -> NDArray[np.float32]:
+def base_actions(episode: Episode, executed_steps: int, *, bootstrap: bool) -> NDArray[np.float32]:
     """Base action at every observation of an episode, (T + 1, A), robot units.
 
     The last row is the next element of the chunk in execution, or the first usable one of the chunk that was
@@ -104,16 +104,16 @@ def base_actions(episode: Episode, executed_steps: int) -> NDArray[np.float32]:
     Args:
         episode: As the control loop recorded it.
         executed_steps: Actions of a chunk that are executed.
+        bootstrap: Whether the last row is needed, as it is unless the task ended; else it is zero.
 
     Raises:
-        ValueError: A step has no base action, or a truncated episode has no plan for its last observation.
+        ValueError: A step has no base action, or there is no plan for the last observation.
     """
     base = episode.action_base.astype(np.float32)
     if np.isnan(base).any():
         raise ValueError(f"Episode {episode.id} has steps without a base action.")
-    after: NDArray[np.float32]
-    after = np.zeros((1, base.shape[1]), np.float32)  # never read: nothing follows a terminal step
-    if not episode.terminated[-1]:
+    after: NDArray[np.float32] = np.zeros((1, base.shape[1]), np.float32)
+    if bootstrap:
         after = _planned_after(episode, executed_steps)[None].astype(np.float32)
     joined: NDArray[np.float32] = np.concatenate([base, after])
     return joined
@@ -129,6 +129,5 @@ def _planned_after(episode: Episode, executed_steps: int) -> NDArray[Any]:
             planned: NDArray[Any] = ready[-1].actions[index]
             return planned
     raise ValueError(
-        f"Episode {episode.id} was truncated, but no chunk covers its last observation; "
-        "record it with the control loop."
+        f"No chunk of episode {episode.id} covers its last observation; record it with the control loop."
     )

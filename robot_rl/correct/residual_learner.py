@@ -50,9 +50,9 @@ class ResidualLearnerConfig:
         target_entropy: Entropy that the temperature is tuned to, nats per corrected dimension.
         actor_every: Critic updates per actor update.
         return_range: Least and greatest discounted return of the task's reward.
-        shuffle_rewards: Negative control: the last rewards of this many successive episodes (a wave) change
-            places at random before they are learned from, so that they tell nothing about what was done;
-            0 leaves them alone.
+        shuffle_rewards: Negative control: the rewards of this many successive episodes (a wave) are shuffled
+            over all their steps, and every episode is learned from as if a time limit had cut it, since that
+            only success ends a task early tells the same as its reward; 0 leaves them alone.
         seed: Of initial weights and sampling.
     """
 
@@ -139,17 +139,18 @@ class ResidualLearner(Learner):
             ValueError: Rewards are shuffled, and the episodes are no whole number of waves.
         """
         for episode, reward in zip(episodes, self._rewards(episodes), strict=True):
+            ended = bool(episode.terminated[-1]) and not self.config.shuffle_rewards
             self._replay.add(
                 self.actor.config.inputs.recorded(episode),
-                base_actions(episode, self._executed_steps),
+                base_actions(episode, self._executed_steps, bootstrap=not ended),
                 episode.action,
                 reward,
-                terminated=bool(episode.terminated[-1]),
+                terminated=ended,
             )
 
     def _rewards(self, episodes: Sequence[Episode]) -> list[NDArray[np.float64]]:
-        """Rewards to learn from, (T,) each: the episodes' own unless a control shuffles them."""
-        rewards = [np.array(episode.reward, np.float64) for episode in episodes]
+        """Rewards of each episode, (T,): as they were, or shuffled over all steps of each wave."""
+        rewards = [np.array(episode.reward) for episode in episodes]
         size = self.config.shuffle_rewards
         if not size:
             return rewards
@@ -158,12 +159,12 @@ class ResidualLearner(Learner):
                 f"{len(rewards)} episodes are no whole number of waves of {size}; "
                 "set shuffle_rewards to the rows of a wave."
             )
+        shuffled: list[NDArray[np.float64]] = []
         for first in range(0, len(rewards), size):
             wave = rewards[first : first + size]
-            last = self._shuffle_rng.permutation([reward[-1] for reward in wave])
-            for reward, moved in zip(wave, last, strict=True):
-                reward[-1] = moved
-        return rewards
+            mixed = self._shuffle_rng.permutation(np.concatenate(wave))
+            shuffled += np.split(mixed, np.cumsum([len(reward) for reward in wave])[:-1])
+        return shuffled
 
     def update(self, count: int) -> dict[str, float]:
         """Do `count` updates; mean diagnostics."""

@@ -92,13 +92,13 @@ def test_the_base_action_after_a_time_limit_is_what_the_loop_would_have_executed
         loop = ControlLoop([env], RampPolicy(horizon=8, executed=executed), config=config)
         return loop.run([0], options=ENDLESS)[0]
 
-    planned = base_actions(run(10), executed)
+    planned = base_actions(run(10), executed, bootstrap=True)
     np.testing.assert_array_equal(planned[10], run(11).action_base[10].astype(np.float32))
 
 
 def test_the_base_action_is_refused_where_no_chunk_covers_it() -> None:
-    with pytest.raises(ValueError, match="no chunk covers its last observation"):
-        base_actions(_episode(None), executed_steps=1)
+    with pytest.raises(ValueError, match="No chunk of episode .* covers its last observation"):
+        base_actions(_episode(None), executed_steps=1, bootstrap=True)
 
 
 def test_a_saved_refiner_acts_bit_equal_and_names_its_base(tmp_path: Path) -> None:

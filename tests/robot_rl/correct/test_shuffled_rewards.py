@@ -34,21 +34,32 @@ def learner(config=CONFIG):
     return ResidualLearner(network, config, executed_steps=3, capacity=2000)
 
 
-def last_rewards(one, episodes):
-    ends = np.cumsum([len(episode) for episode in episodes]) - 1
-    return one._replay._reward[ends].reshape(-1, WAVE)
+def rewards_by_wave(one, episodes):
+    """Rewards as the learner holds them, one array per wave."""
+    lengths = np.array([len(episode) for episode in episodes]).reshape(-1, WAVE).sum(1)
+    return np.split(one._replay._reward[: lengths.sum()], np.cumsum(lengths)[:-1])
 
 
 def test_every_wave_keeps_its_rewards_and_not_their_places(episodes):
     plain, shuffled = learner(dataclasses.replace(CONFIG, shuffle_rewards=0)), learner()
     plain.add(episodes)
     shuffled.add(episodes)
-    before, after = last_rewards(plain, episodes), last_rewards(shuffled, episodes)
-    np.testing.assert_array_equal(before.sum(1), [2, 2, 2])
-    np.testing.assert_array_equal(after.sum(1), [2, 2, 2])
-    assert (before != after).any()
+    for before, after in zip(
+        rewards_by_wave(plain, episodes), rewards_by_wave(shuffled, episodes), strict=True
+    ):
+        assert before.sum() == after.sum() == 2
+        assert (before != after).any()
     assert (episodes[0].reward[-1], episodes[5].reward[-1]) == (1.0, 0.0), "the record was changed"
-    assert plain._replay._reward.sum() == shuffled._replay._reward.sum() == 6
+
+
+def test_success_does_not_show_by_ending_the_task_either(episodes):
+    """A success ends early; with its reward gone, the discount of its last step would still give it away."""
+    plain, shuffled = learner(dataclasses.replace(CONFIG, shuffle_rewards=0)), learner()
+    plain.add(episodes)
+    shuffled.add(episodes)
+    used = slice(0, len(shuffled))
+    assert (plain._replay._discount[used] == 0).sum() == 6
+    assert (shuffled._replay._discount[used] > 0).all()
 
 
 def test_a_resumed_learner_that_gets_all_at_once_shuffles_alike(episodes):
@@ -57,14 +68,14 @@ def test_a_resumed_learner_that_gets_all_at_once_shuffles_alike(episodes):
         one.add(episodes[first : first + WAVE])
         one.update(2)
     other.add(episodes)
-    np.testing.assert_array_equal(last_rewards(one, episodes), last_rewards(other, episodes))
+    np.testing.assert_array_equal(one._replay._reward, other._replay._reward)
 
 
 def test_another_seed_shuffles_differently(episodes):
     one, other = learner(), learner(dataclasses.replace(CONFIG, seed=4))
     one.add(episodes)
     other.add(episodes)
-    assert (last_rewards(one, episodes) != last_rewards(other, episodes)).any()
+    assert (one._replay._reward != other._replay._reward).any()
 
 
 def test_part_of_a_wave_is_refused(episodes):
