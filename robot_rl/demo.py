@@ -45,11 +45,11 @@ class DemoConfig:
     """updates of behaviour cloning"""
     inputs: tuple[str, ...] = (ESTIMATE,)
     """observation keys that the base reads"""
-    env_steps: int = 20_000
+    env_steps: int = 30_000
     """environment steps of the refinement, warm-up included"""
     warmup_steps: int = 3000
     """of them, base rollouts with random corrections before learning starts"""
-    scale_fraction: float = 0.6
+    scale_fraction: float = 0.8
     """greatest correction, as a share of half the range of the base's actions"""
     episodes: int = 200
     """held-out seeds on which base and refined policy are evaluated"""

@@ -73,10 +73,10 @@ class RefineConfig:
     policy: Path
     out: Path
     task: str = "peg-insert"
-    env_steps: int = 20_000
+    env_steps: int = 30_000
     warmup_steps: int = 3_000
     rows: int = 8
-    scale_fraction: float = 0.6
+    scale_fraction: float = 0.8
     updates_per_step: float = 1.0
     history_keys: tuple[str, ...] = ()
     zeroed: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ class InputConfig:
 
     keys: tuple[str, ...]
     history_keys: tuple[str, ...] = ()
-    offsets: tuple[int, ...] = (1, 2, 4)
+    offsets: tuple[int, ...] = (1, 2, 4, 8)
     corrections: bool = True
     zeroed: tuple[str, ...] = ()
 
