@@ -97,7 +97,7 @@ def test_the_base_action_after_a_time_limit_is_what_the_loop_would_have_executed
 
 
 def test_the_base_action_is_refused_where_no_chunk_covers_it() -> None:
-    with pytest.raises(ValueError, match="No chunk of episode .* covers its last observation"):
+    with pytest.raises(ValueError, match=r"No chunk of episode .* covers its last observation"):
         base_actions(_episode(None), executed_steps=1, bootstrap=True)
 
 
