@@ -33,12 +33,14 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from robot_rl.correct.corrector import CorrectorInput as CorrectorInput
     from robot_rl.evaluate import EvaluateConfig as EvaluateConfig
     from robot_rl.evaluate import evaluate as evaluate_policy
+    from robot_rl.noise.policy import NoisePolicy as NoisePolicy
     from robot_rl.parts import load_refiner as load_refiner
     from robot_rl.parts import save_refiner as save_refiner
     from robot_rl.refine import RefineConfig as RefineConfig
     from robot_rl.refine import refine as refine_policy
     from robot_rl.refiner import Refiner as Refiner
     from robot_rl.runs import RunDirectory as RunDirectory
+    from robot_rl.select.selector import Selector as Selector
     from robot_rl.statistics import paired_difference as paired_difference
     from robot_rl.statistics import wilson_interval as wilson_interval
     from robot_rl.train import TrainConfig as TrainConfig
@@ -61,11 +63,13 @@ _EXPORTS = {
     "EpisodeStore": "data.store:EpisodeStore",
     "EvaluateConfig": "robot_rl.evaluate:EvaluateConfig",
     "Feature": "data.features:Feature",
+    "NoisePolicy": "robot_rl.noise.policy:NoisePolicy",
     "Policy": "policies.policy:Policy",
     "PolicySpec": "policies.policy:PolicySpec",
     "RefineConfig": "robot_rl.refine:RefineConfig",
     "Refiner": "robot_rl.refiner:Refiner",
     "RunDirectory": "robot_rl.runs:RunDirectory",
+    "Selector": "robot_rl.select.selector:Selector",
     "TrainConfig": "robot_rl.train:TrainConfig",
     "collect_episodes": "robot_rl.collect:collect",
     "evaluate_policy": "robot_rl.evaluate:evaluate",
@@ -98,11 +102,13 @@ __all__ = [
     "EpisodeStore",
     "EvaluateConfig",
     "Feature",
+    "NoisePolicy",
     "Policy",
     "PolicySpec",
     "RefineConfig",
     "Refiner",
     "RunDirectory",
+    "Selector",
     "TrainConfig",
     "collect_episodes",
     "evaluate_policy",

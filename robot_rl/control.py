@@ -196,6 +196,8 @@ class _Wave:
         self._next: _Plan | None = None
         if self._corrector:
             self._corrector.begin_episode(np.arange(len(rows)))
+        for hook in loop.refiner.hooks:
+            hook.begin_episode([row.name for row in rows])
         self._observe()
 
     def tick(self) -> int:

@@ -53,7 +53,8 @@ def plan_chunks(
         past: Latest observations, oldest first, each by key (B, ...); the first repeats while there are fewer
             than the policy reads.
         tasks: Task text per row.
-        generators: Noise generator per row; each advances by one draw if the policy takes noise.
+        generators: Noise generator per row; each advances by one draw if the policy takes noise, and by what
+            a selector draws.
         previous: Base chunks in execution, (B, H, A).
         consumed: Steps of them executed.
         delay: Control steps until the new chunk can act.
@@ -82,7 +83,7 @@ def plan_chunks(
     if refiner.select is not None:
         if noise is None:
             raise ValueError(f"The selector needs a policy that takes noise; {spec.name} does not.")
-        candidates = refiner.select.propose(request, policy, noise)
+        candidates = refiner.select.propose(request, policy, noise, generators)
         index = refiner.select.select(candidates, request)
         chosen = candidates[torch.arange(rows), index]
         return Planned(chosen.numpy(force=True), kept, candidates.numpy(force=True), index.numpy(force=True))

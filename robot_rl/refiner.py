@@ -7,32 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from policies.hooks import DenoiseHook  # noqa: TC004 - the loop imports this module without torch
     from policies.policy import Policy
-    from policies.request import ChunkRequest
     from robot_rl.correct.corrector import Corrector  # noqa: TC004 - as above
-
-
-class NoisePolicy:
-    """Chooses the initial noise (DSRL, arXiv 2506.15799)."""
-
-    def propose(self, request: ChunkRequest, noise: Tensor, *, deterministic: bool) -> Tensor:
-        """Return the noise to denoise from, (B, H, Z), given the noise the loop drew."""
-        raise NotImplementedError
-
-
-class Selector:
-    """Chooses among candidate chunks (best-of-N, EXPO arXiv 2507.07986)."""
-
-    def propose(self, request: ChunkRequest, policy: Policy, noise: Tensor) -> Tensor:
-        """Return candidates (B, N, H, A) in robot units; the first one is the base's own."""
-        raise NotImplementedError
-
-    def select(self, candidates: Tensor, request: ChunkRequest) -> Tensor:
-        """Return the chosen index per row, (B,)."""
-        raise NotImplementedError
+    from robot_rl.noise.policy import NoisePolicy  # noqa: TC004 - as above
+    from robot_rl.select.selector import Selector  # noqa: TC004 - as above
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Choice of the noise that a frozen policy denoises from."""

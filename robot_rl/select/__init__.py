@@ -1,0 +1,1 @@
+"""Choice among several chunks of a frozen policy."""

@@ -1,0 +1,99 @@
+"""Noise policies, hooks and selectors in the control loop, on a policy whose every number is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from policies.checkpoint import load
+from policies.hooks import DenoiseHook
+from policies.noise import draw_noise
+from policies.policy import PolicyError
+from robot_rl.control import run_wave
+from robot_rl.noise.policy import NoisePolicy
+from robot_rl.refiner import Refiner
+from robot_rl.select.selector import Selector
+from tests.robot_rl.scripted import CountingEnv, RampPolicy
+from tests.robot_rl.toy import save_toy_policy
+
+ENDLESS = {"endless": True}
+
+
+class Ones(NoisePolicy):
+    """Starts from ones, whatever was drawn."""
+
+    def propose(self, request, noise, *, deterministic):
+        assert deterministic
+        return torch.ones_like(noise)
+
+
+class LeastSum(Selector):
+    """Of the base's own chunk and two more it takes the one with the least sum."""
+
+    def propose(self, request, policy, noise, generators):
+        more = [draw_noise(policy.spec, generators) for _ in range(2)]
+        return torch.stack([policy.chunk(request, each) for each in (noise, *more)], dim=1)
+
+    def select(self, candidates, request):
+        return candidates.sum((2, 3)).argmin(1)
+
+
+class Diary(DenoiseHook):
+    """Writes down when it is called, and changes nothing."""
+
+    def __init__(self):
+        self.calls = []
+
+    def begin_episode(self, rows):
+        self.calls.append(("episode", list(rows)))
+
+    def begin_chunk(self, request, policy, context):
+        self.calls.append(("chunk", list(request.episode_ids)))
+
+
+def test_the_chosen_noise_is_denoised_and_recorded():
+    (episode,) = run_wave(
+        [CountingEnv()], [0], RampPolicy(noise_share=0.1), Refiner(noise=Ones()), options=ENDLESS
+    )
+    np.testing.assert_allclose(episode.action[:3, 0], [0.2, 0.21, 0.22], atol=1e-6)
+    assert (episode.chunks[0].noise == 1).all()
+
+
+def test_the_selected_candidate_is_executed_and_all_are_recorded():
+    envs = [CountingEnv() for _ in range(3)]
+    episodes = run_wave(
+        envs, [4, 5, 6], RampPolicy(noise_share=0.1), Refiner(select=LeastSum()), options=ENDLESS
+    )
+    for episode in episodes:
+        first = episode.chunks[0]
+        assert first.candidates.shape == (3, 4, 2)
+        assert first.index == first.candidates.sum((1, 2)).argmin()
+        np.testing.assert_array_equal(first.actions, first.candidates[first.index])
+        np.testing.assert_array_equal(episode.action_base[:3].astype(np.float32), first.actions[:3])
+
+
+def test_rows_that_select_do_not_depend_on_their_neighbours():
+    """A chunk of RampPolicy grows with the number of calls, three for each plan for any number of rows."""
+    refiner = Refiner(select=LeastSum())
+    alone = run_wave([CountingEnv()], [5], RampPolicy(noise_share=0.1), refiner, options=ENDLESS)[0]
+    envs = [CountingEnv() for _ in range(3)]
+    among = run_wave(envs, [4, 5, 6], RampPolicy(noise_share=0.1), refiner, options=ENDLESS)[1]
+    np.testing.assert_array_equal(alone.action, among.action)
+
+
+def test_hooks_hear_of_each_episode_before_its_first_chunk_and_change_nothing_by_listening(tmp_path):
+    policy, hook = load(save_toy_policy(tmp_path)), Diary()
+    envs = [CountingEnv() for _ in range(2)]
+    plain = run_wave(envs, [3, 4], policy, options=ENDLESS)
+    heard = run_wave(envs, [3, 4], policy, Refiner(hooks=[hook]), options=ENDLESS)
+    names = [episode.id for episode in heard]
+    assert hook.calls[:2] == [("episode", names), ("chunk", names)]
+    assert [kind for kind, _ in hook.calls].count("episode") == 1
+    for a, b in zip(plain, heard, strict=True):
+        np.testing.assert_array_equal(a.action, b.action)
+
+
+def test_hooks_on_a_policy_whose_denoising_is_closed_are_refused():
+    with pytest.raises(PolicyError, match="guidance by hooks"):
+        run_wave([CountingEnv()], [0], RampPolicy(), Refiner(hooks=[Diary()]))
