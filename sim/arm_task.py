@@ -65,7 +65,7 @@ class Touch(Protocol):
     """Reads the fingertips' taxels from the sensor log of a control step."""
 
     def read(self, log: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
-        """Takes a log (substeps, n); returns forces (4, 4, 3) in N for "left" and "right"."""
+        """Take a log (substeps, n) and return forces (4, 4, 3) in N for "left" and "right"."""
         ...
 
 
@@ -120,7 +120,7 @@ class ArmTask(MujocoTask):
         self.log = np.zeros((self.substeps, self.model.nsensordata))
 
     def start_arm(self, joints: NDArray[np.float64], width_m: float) -> None:
-        """Puts the arm at rest at joint angles (7,) in rad, with the gripper commanded to a width in m."""
+        """Put the arm at rest at joint angles (7,) in rad, with the gripper commanded to a width in m."""
         self.data.qpos[_ARM] = joints
         self.data.qpos[FINGERS] = width_m / 2
         self.data.ctrl[_ARM] = joints
@@ -133,7 +133,7 @@ class ArmTask(MujocoTask):
         )
 
     def move(self, delta: NDArray[np.float64], width_m: float) -> None:
-        """Runs one control step of Cartesian delta control.
+        """Run one control step of Cartesian delta control.
 
         Args:
             delta: (3,) m, change of the target in the base frame.
@@ -148,14 +148,14 @@ class ArmTask(MujocoTask):
         self.memory["target"] = target
 
     def delayed(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the action that takes effect now, which is `action` unless actions are late."""
+        """Return the action that takes effect now, which is `action` unless actions are late."""
         queue = np.concatenate([self.memory["pending"], action[None]])
         self.memory["pending"] = queue[1:]
         now: NDArray[np.float64] = queue[0]
         return now
 
     def run_physics(self, joints: NDArray[np.float64], width_m: float) -> None:
-        """Ramps the servos to joint angles (7,) over one control step; logs the sensors of every substep."""
+        """Ramp the servos to joint angles (7,) over one control step; log the sensors of every substep."""
         limiter = ServoLimiter(self._measured.jacobian(), self.control.servo_lead_m)
         start = self.memory["setpoint"]
         ramp = start + (joints - start) * (np.arange(1, self.substeps + 1) / self.substeps)[:, None]
@@ -181,7 +181,7 @@ class ArmTask(MujocoTask):
             self.data.xfrc_applied[self._hand, :3] = push
 
     def _sense(self) -> None:
-        """Turns the log into the readings of this step and keeps them with the task state."""
+        """Turn the log into the readings of this step and keep them with the task state."""
         raw = self.log[:, self._force : self._force + 6].mean(axis=0)
         mass, centre = self._load
         weight = mass * (self._measured.rotation.T @ _GRAVITY)
@@ -194,7 +194,7 @@ class ArmTask(MujocoTask):
             self.memory[f"tactile.{side}"] = values
 
     def refresh(self) -> None:
-        """Also takes the new joint measurement."""
+        """Also take the new joint measurement."""
         super().refresh()
         self._measured.update(self.data.qpos[_ARM] + self._encoder)
 
@@ -209,7 +209,7 @@ class ArmTask(MujocoTask):
         return self.memory["target"] - self._measured.position
 
     def arm_observation(self) -> Observation:
-        """Returns measured state, wrench, touch and pictures, as far as the task has them."""
+        """Return measured state, wrench, touch and pictures, as far as the task has them."""
         velocity = self._measured.jacobian()[:3] @ self.data.qvel[_ARM]
         position = self._measured.position
         joints = self.data.qpos[_ARM] + self._encoder

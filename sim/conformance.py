@@ -30,7 +30,7 @@ class ConformanceError(AssertionError):
 
 
 def check_task(make: Callable[[], Any], *, steps: int = 40, seed: int = 7) -> None:
-    """Checks a task against Gymnasium's rules and ours.
+    """Check a task against Gymnasium's rules and ours.
 
     Args:
         make: builds a fresh environment.
@@ -73,7 +73,7 @@ def _run(env: MujocoTask, seed: int, actions: NDArray[np.float64]) -> list[Obser
 
 
 def _follow(env: MujocoTask, actions: NDArray[np.float64]) -> list[Observation]:
-    """Steps until the actions or the episode end, checking every step."""
+    """Step until the actions or the episode end, checking every step."""
     observations = []
     for action in actions:
         observation, reward, terminated, truncated, info = env.step(action)

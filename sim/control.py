@@ -45,7 +45,7 @@ class CartesianConfig:
     damping: float = 1e-6
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot move the arm."""
+        """Refuse settings that cannot move the arm."""
         if not 0 < self.servo_lead_m <= self.max_lead_m <= 0.1:
             raise ValueError(
                 f"servo_lead_m is {self.servo_lead_m}, max_lead_m {self.max_lead_m}; "
@@ -69,7 +69,7 @@ class ToolKinematics:
         self._angular = np.zeros((3, self._model.nv))
 
     def update(self, joints: NDArray[np.float64]) -> None:
-        """Takes measured joint angles (7,) in rad."""
+        """Take measured joint angles (7,) in rad."""
         self._data.qpos[:_JOINTS] = joints
         mujoco.mj_kinematics(self._model, self._data)
         mujoco.mj_comPos(self._model, self._data)
@@ -87,7 +87,7 @@ class ToolKinematics:
         return point
 
     def jacobian(self) -> NDArray[np.float64]:
-        """Returns the tool point's Jacobian (6, 7) in the base frame: linear, then angular rows."""
+        """Return the tool point's Jacobian (6, 7) in the base frame: linear, then angular rows."""
         body = int(self._model.site_bodyid[self._site])
         mujoco.mj_jac(self._model, self._data, self._linear, self._angular, self.position, body)
         return np.concatenate([self._linear[:, :_JOINTS], self._angular[:, :_JOINTS]])
@@ -97,13 +97,13 @@ class ServoLimiter:
     """Keeps the servos' set-point close to the measured tool, so that stiff servos push softly."""
 
     def __init__(self, jacobian: NDArray[np.float64], limit_m: float) -> None:
-        """Takes the tool's Jacobian (6, 7), good for one control step, and the greatest lead per axis."""
+        """Take the tool's Jacobian (6, 7), good for one control step, and the greatest lead per axis."""
         self._linear = jacobian[:3]
         self._back = np.linalg.solve(jacobian @ jacobian.T + 1e-9 * np.eye(6), jacobian)[:3].T
         self._limit = limit_m
 
     def limit(self, setpoint: NDArray[np.float64], joints: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the set-point (7,), moved so that it leads the measured joints (7,) as far as allowed."""
+        """Return the set-point (7,), moved so that it leads the measured joints (7,) as far as allowed."""
         lead = self._linear @ (setpoint - joints)
         excess = lead - np.minimum(np.maximum(lead, -self._limit), self._limit)
         result: NDArray[np.float64] = setpoint - self._back @ excess
@@ -124,7 +124,7 @@ class InverseKinematics:
     def solve(
         self, joints: NDArray[np.float64], position: NDArray[np.float64], iterations: int = 1
     ) -> NDArray[np.float64]:
-        """Moves joint angles towards a target with the tool pointing down.
+        """Move joint angles towards a target with the tool pointing down.
 
         Args:
             joints: (7,) rad, where to start from; the result continues from there, so redundancy does not

@@ -58,13 +58,13 @@ class Expert(Protocol):
     """A scripted demonstrator with access to the true state."""
 
     def act(self) -> NDArray[np.float64]:
-        """Returns the next action (A,) in robot units for the environment it was made for."""
+        """Return the next action (A,) in robot units for the environment it was made for."""
         ...
 
 
 @functools.cache
 def load_model(file: str) -> mujoco.MjModel:
-    """Compiles an MJCF file once per process; the result is shared and never changed.
+    """Compile an MJCF file once per process; the result is shared and never changed.
 
     Args:
         file: name inside sim/assets, or an absolute path.
@@ -73,12 +73,12 @@ def load_model(file: str) -> mujoco.MjModel:
 
 
 def copy_model(model: mujoco.MjModel) -> mujoco.MjModel:
-    """Returns a private copy of a shared model, for an environment whose physics differ."""
+    """Return a private copy of a shared model, for an environment whose physics differ."""
     return copy.copy(model)
 
 
 def expert_generator(seed: int) -> np.random.Generator:
-    """Returns an expert's generator, unrelated to that of an environment reset with the same seed.
+    """Return an expert's generator, unrelated to that of an environment reset with the same seed.
 
     With the same stream, what the expert draws would be a function of where the episode starts.
     """
@@ -130,25 +130,25 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
 
     @abstractmethod
     def _begin(self, options: Mapping[str, Any]) -> None:
-        """Draws an episode from `self.np_random` into `self.data` (already reset) and `self.memory`."""
+        """Draw an episode from `self.np_random` into `self.data` (already reset) and `self.memory`."""
 
     @abstractmethod
     def _advance(self, action: NDArray[np.float64]) -> None:
-        """Simulates one control step under a clipped action (A,)."""
+        """Simulate one control step under a clipped action (A,)."""
 
     @abstractmethod
     def _observe(self) -> Observation:
-        """Reads the sensors: fresh arrays, from `self.data` and `self.memory` only."""
+        """Read the sensors: fresh arrays, from `self.data` and `self.memory` only."""
 
     @abstractmethod
     def _judge(self) -> Judgement:
-        """Judges the true state after a control step (also called after reset, where success is ignored)."""
+        """Judge the true state after a control step (also called after reset, where success is ignored)."""
 
     def _restored(self) -> None:
-        """Rebuilds what a task derives from `self.memory`, such as an episode's text, after `restore`."""
+        """Rebuild what a task derives from `self.memory`, such as an episode's text, after `restore`."""
 
     def expert(self, seed: int) -> Expert:
-        """Returns a scripted demonstrator for the running episode.
+        """Return a scripted demonstrator for the running episode.
 
         Args:
             seed: seed of its human-like noise; the environment's own random state is not touched.
@@ -160,7 +160,7 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Starts an episode; the same seed and options give the same episode to the bit.
+        """Start an episode; the same seed and options give the same episode to the bit.
 
         Args:
             seed: reseeds the generator; None draws the next episode from it.
@@ -174,7 +174,7 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         return self._observe(), {**self._judge().info, "success": False}
 
     def step(self, action: ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Runs one control step.
+        """Run one control step.
 
         Args:
             action: (A,) in robot units.
@@ -191,7 +191,7 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         return self._observe(), float(verdict.success), terminated, truncated, info
 
     def save(self) -> SavedState:
-        """Returns everything the future depends on: simulator, task, random state, elapsed steps."""
+        """Return everything the future depends on: simulator, task, random state, elapsed steps."""
         physics = np.empty(mujoco.mj_stateSize(self.model, _PHYSICS))
         mujoco.mj_getState(self.model, self.data, physics, _PHYSICS)
         generator = json.dumps(self.np_random.bit_generator.state).encode()
@@ -203,7 +203,7 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observation:
-        """Goes back to a saved state; what follows is equal to the bit to what followed `save`.
+        """Go back to a saved state; what follows is equal to the bit to what followed `save`.
 
         Args:
             state: what `save` returned, of this task and the same options.
@@ -234,7 +234,7 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         return self._observe()
 
     def refresh(self) -> None:
-        """Brings poses of bodies, geoms and sites up to date with the joints; leaves the dynamics alone.
+        """Bring poses of bodies, geoms and sites up to date with the joints; leave the dynamics alone.
 
         After a physics step they lag one time step behind. Tasks call this at the end of a control step, so
         that observations are a function of the saved state.
@@ -243,11 +243,11 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         mujoco.mj_comPos(self.model, self.data)
 
     def render(self) -> NDArray[np.uint8] | None:
-        """Returns an RGB picture (480, 640, 3) if `render_mode` is "rgb_array", else None."""
+        """Return an RGB picture (480, 640, 3) if `render_mode` is "rgb_array", else None."""
         return self.picture() if self.render_mode == "rgb_array" else None
 
     def picture(self, camera: str | int = -1, height: int = 480, width: int = 640) -> NDArray[np.uint8]:
-        """Renders a picture (height, width, 3) from a named camera (-1: the free camera).
+        """Render a picture (height, width, 3) from a named camera (-1: the free camera).
 
         Raises:
             RuntimeError: nothing to draw with is installed.
@@ -272,7 +272,7 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         return renderer
 
     def close(self) -> None:
-        """Frees the GL contexts, if there are any."""
+        """Free the GL contexts, if there are any."""
         for renderer in self._renderers.values():
             renderer.close()
         self._renderers.clear()

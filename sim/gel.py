@@ -70,7 +70,7 @@ class GelGrip:
         return np.append(STIFFNESS_N_PER_M * len(points), turning)
 
     def configure(self, model: mujoco.MjModel) -> None:
-        """Gives joints `gel_px` ... `gel_rz` of a fresh model the grip's stiffness and damping."""
+        """Give joints `gel_px` ... `gel_rz` of a fresh model the grip's stiffness and damping."""
         for name, stiffness, armature in zip(JOINTS, self.stiffness, _ARMATURE, strict=True):
             joint = model.joint(f"gel_{name}")
             joint.stiffness[0] = stiffness
@@ -79,7 +79,7 @@ class GelGrip:
         mujoco.mj_setConst(model, mujoco.MjData(model))
 
     def bind(self, model: mujoco.MjModel) -> None:
-        """Finds the sensors of the six joints, which must follow each other: positions, then velocities."""
+        """Find the sensors of the six joints, which must follow each other: positions, then velocities."""
         addresses = [int(model.sensor(f"gel_{name}").adr[0]) for name in (*JOINTS, *_VELOCITIES)]
         if addresses != list(range(addresses[0], addresses[0] + 12)):
             raise ValueError(
@@ -88,7 +88,7 @@ class GelGrip:
         self._address = slice(addresses[0], addresses[0] + 12)
 
     def read(self, log: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
-        """Reads both pads.
+        """Read both pads.
 
         Args:
             log: sensor data (substeps, n) of a control step.

@@ -10,7 +10,7 @@ _LIBRARIES = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}
 
 
 def choose_backend() -> None:
-    """Sets MUJOCO_GL to an installed off-screen library, on Linux without a display, unless it is set.
+    """Set MUJOCO_GL to an installed off-screen library, on Linux without a display, unless it is set.
 
     MuJoCo reads the variable when it is first imported; after that it is too late, and nothing is changed.
     """

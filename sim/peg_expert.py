@@ -43,7 +43,7 @@ class PegExpert:
         self._recovers = not trust_estimate
 
     def act(self) -> NDArray[np.float64]:
-        """Returns the change of the target (3,) in m, base frame."""
+        """Return the change of the target (3,) in m, base frame."""
         if self._pause > 0:
             self._pause -= 1
             return self._noise * self._rng.normal(0.0, 1e-4, 3)
@@ -73,7 +73,7 @@ class PegExpert:
         return lead
 
     def _recovering(self) -> bool:
-        """Lifts for some steps after the push has been above the jam force for a while outside the hole."""
+        """Lift for some steps after the push has been above the jam force for a while outside the hole."""
         if not self._recovers:
             return False
         self._jammed = self._jammed + 1 if self._env.contact_force_n > _JAM_N else 0

@@ -139,11 +139,11 @@ class PegInsert(ArmTask):
         return Judgement(success=bool(inside and not void), failed=bool(void), info=info)
 
     def expert(self, seed: int) -> PegExpert:
-        """Returns a scripted demonstrator that knows the true hole; see `PegExpert`."""
+        """Return a scripted demonstrator that knows the true hole; see `PegExpert`."""
         return PegExpert(self, seed)
 
     def straight(self, seed: int = 0) -> PegExpert:
-        """Returns the same motion without noise or recovery, aimed at the estimate: blind trust."""
+        """Return the same motion without noise or recovery, aimed at the estimate: blind trust."""
         return PegExpert(self, seed, trust_estimate=True, noise=0.0)
 
     @property
@@ -165,7 +165,7 @@ class PegInsert(ArmTask):
 
 @functools.cache
 def _model() -> mujoco.MjModel:
-    """Compiles the scene with the peg in the hand, once per process."""
+    """Compile the scene with the peg in the hand, once per process."""
     spec = mujoco.MjSpec.from_file(str(ASSETS / FILE))
     peg = mujoco.MjSpec.from_file(str(ASSETS / "peg.xml"))
     spec.body("hand").add_frame(pos=[0, 0, FINGERTIPS_M]).attach_body(peg.body("peg"), "", "")

@@ -138,5 +138,5 @@ class PickPlace(ArmTask):
         return bool((self.log[-1, self._touched] > 0).any())
 
     def expert(self, seed: int) -> PickPlaceExpert:
-        """Returns a scripted demonstrator that knows where everything is."""
+        """Return a scripted demonstrator that knows where everything is."""
         return PickPlaceExpert(self, seed)

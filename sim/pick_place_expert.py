@@ -40,7 +40,7 @@ class PickPlaceExpert:
         self._aim: NDArray[np.float64] = np.zeros(3)
 
     def act(self) -> NDArray[np.float64]:
-        """Returns the next action (4,): change of the target in m, width of the gripper in m."""
+        """Return the next action (4,): change of the target in m, width of the gripper in m."""
         if self._phase in ("carry", "lower") and self._lost():
             self._phase = "above"
         goal, tolerance = self._goal()

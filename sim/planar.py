@@ -42,7 +42,7 @@ _CLEAR_OF_DISC = 0.055
 def planar_model(
     name: str, parts: Iterable[str], *, center: tuple[float, float], view: float
 ) -> mujoco.MjModel:
-    """Compiles a planar scene: no gravity, a pusher, the parts given, a table and the camera `top`.
+    """Compile a planar scene: no gravity, a pusher, the parts given, a table and the camera `top`.
 
     Args:
         name: model name.

@@ -73,7 +73,7 @@ class PlanarTask(MujocoTask):
         image_size: tuple[int, int] = (96, 96),
         render_mode: str | None = None,
     ) -> None:
-        """Builds the task on a compiled scene.
+        """Build the task on a compiled scene.
 
         Args:
             model: from `sim.planar.planar_model` with one `disc`; shared, not changed.
@@ -120,7 +120,7 @@ class PlanarTask(MujocoTask):
 
     @abstractmethod
     def _start(self) -> tuple[float, float, float, float]:
-        """Draws where the pusher (x, y) and the disc (x, y) start, metres."""
+        """Draw where the pusher (x, y) and the disc (x, y) start, metres."""
 
     def _begin(self, options: Mapping[str, Any]) -> None:
         if options:
@@ -142,7 +142,7 @@ class PlanarTask(MujocoTask):
         self.refresh()
 
     def _simulate(self) -> None:
-        """Runs the physics of one control step and remembers the force on the pusher."""
+        """Run the physics of one control step and remember the force on the pusher."""
         peak = 0.0
         total = np.zeros(6)
         for _ in range(self.substeps):
@@ -193,7 +193,7 @@ def _check_shifts(shifts: Shifts) -> None:
 
 
 def _shifted(model: mujoco.MjModel, shifts: Shifts) -> mujoco.MjModel:
-    """Returns the model, or a copy with other friction (contacts and table) and a heavier pusher."""
+    """Return the model, or a copy with other friction (contacts and table) and a heavier pusher."""
     if not shifts.changes_physics:
         return model
     changed = copy_model(model)

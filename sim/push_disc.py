@@ -46,7 +46,7 @@ class PushDisc(PlanarTask):
         expert_noise: float = 0.05,
         **options: Any,  # noqa: ANN401 - handed on
     ) -> None:
-        """Builds the task.
+        """Build the task.
 
         Args:
             expert_bias_m: default of `expert`'s `bias`, for spoiled demonstrations from a command line.
@@ -61,7 +61,7 @@ class PushDisc(PlanarTask):
         super().__init__(_scene(), **options)
 
     def expert(self, seed: int, *, bias: float | None = None, noise: float | None = None) -> PushExpert:
-        """Returns the scripted pusher for the running episode, spoiled as much as asked.
+        """Return the scripted pusher for the running episode, spoiled as much as asked.
 
         Args:
             seed: seed of bias and noise; the environment's own random state is not touched.
@@ -95,7 +95,7 @@ class PushExpert:
         self._noise = noise * MAX_OFFSET
 
     def act(self) -> NDArray[np.float64]:
-        """Returns the next action (2,) in metres for the true state of the environment."""
+        """Return the next action (2,) in metres for the true state of the environment."""
         seen = self._env.disc + self._error
         offset = get_behind_and_push(self._env.pusher, seen, np.array(self._env.goal))
         return np.clip(offset + self._noise * self._generator.normal(size=2), -MAX_OFFSET, MAX_OFFSET)

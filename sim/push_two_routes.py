@@ -58,7 +58,7 @@ class PushTwoRoutes(PlanarTask):
     goal = GOAL
 
     def __init__(self, *, blocked: Blocked = "none", **options: Any) -> None:  # noqa: ANN401 - handed on
-        """Builds the task.
+        """Build the task.
 
         Args:
             blocked: which route a wall closes: `none`, `left` or `right`.
@@ -73,7 +73,7 @@ class PushTwoRoutes(PlanarTask):
         super().__init__(_scene(blocked), **options)
 
     def expert(self, seed: int, *, route: Route | None = None, noise: float = 0.05) -> TwoRoutesExpert:
-        """Returns the scripted pusher for the running episode.
+        """Return the scripted pusher for the running episode.
 
         Args:
             seed: seed of route and noise; the environment's own random state is not touched.
@@ -122,7 +122,7 @@ class TwoRoutesExpert:
         self._noise = noise * MAX_OFFSET
 
     def act(self) -> NDArray[np.float64]:
-        """Returns the next action (2,) in metres for the true state of the environment."""
+        """Return the next action (2,) in metres for the true state of the environment."""
         offset = get_behind_and_push(self._env.pusher, self._env.disc, self._target())
         return np.clip(offset + self._noise * self._generator.normal(size=2), -MAX_OFFSET, MAX_OFFSET)
 

@@ -77,7 +77,7 @@ class Reach(ArmTask):
         return centre
 
     def expert(self, seed: int) -> ReachExpert:
-        """Returns a demonstrator that moves straight to the ball, with a wavering hand."""
+        """Return a demonstrator that moves straight to the ball, with a wavering hand."""
         return ReachExpert(self, seed)
 
 
@@ -89,7 +89,7 @@ class ReachExpert:
         self._generator = expert_generator(seed)
 
     def act(self) -> NDArray[np.float64]:
-        """Returns the next change of the target (3,), m."""
+        """Return the next change of the target (3,), m."""
         error = self._env.goal - self._env.tool_position - self._env.lead
         step: NDArray[np.float64] = error * min(1.0, 0.012 / max(float(np.linalg.norm(error)), 1e-9))
         return step + self._generator.normal(0.0, 0.001, 3)

@@ -47,14 +47,14 @@ class UnknownTaskError(ValueError):
 
 
 def register_tasks() -> None:
-    """Registers every built-in task with Gymnasium, once; the environments truncate themselves."""
+    """Register every built-in task with Gymnasium, once; the environments truncate themselves."""
     for entry in TASKS.values():
         if entry.gym_id not in gymnasium.registry:
             gymnasium.register(id=entry.gym_id, entry_point=entry.entry_point)
 
 
 def resolve(name: str) -> str:
-    """Turns a task name into what `make` builds.
+    """Turn a task name into what `make` builds.
 
     Args:
         name: command-line name, Gymnasium id, or `module:Class`.
@@ -81,7 +81,7 @@ def resolve(name: str) -> str:
 
 
 def make(name: str, **options: Any) -> gymnasium.Env[Any, Any]:  # noqa: ANN401 - each task has its own options
-    """Builds an environment.
+    """Build an environment.
 
     Args:
         name: see `resolve`.

@@ -67,17 +67,17 @@ class SimRobot:
         return self._observation is not None
 
     def connect(self, calibrate: bool = True) -> None:  # noqa: ARG002 - LeRobot's signature
-        """Sets up the scene of the first episode."""
+        """Set up the scene of the first episode."""
         self.reset_scene()
 
     def reset_scene(self) -> None:
-        """Sets up the next episode, as a person would who puts the parts back."""
+        """Set up the next episode, as a person would who puts the parts back."""
         self._observation, self.info = self.env.reset(seed=self._seed)
         self._seed = None
         self._over = False
 
     def get_observation(self) -> dict[str, Any]:
-        """Returns a copy of the latest sensor readings and the task in words.
+        """Return a copy of the latest sensor readings and the task in words.
 
         Raises:
             RobotError: not connected.
@@ -85,7 +85,7 @@ class SimRobot:
         return {key: value.copy() for key, value in self._connected().items()} | {"task": self.env.task_text}
 
     def send_action(self, action: dict[str, Any]) -> dict[str, Any]:
-        """Runs one control step.
+        """Run one control step.
 
         Args:
             action: value of each dimension by name, SI units.
@@ -105,7 +105,7 @@ class SimRobot:
         return dict(action_dict(self.action_spec, clipped))
 
     def stop(self, because: str) -> None:
-        """Ignores every further action until the scene is set up again.
+        """Ignore every further action until the scene is set up again.
 
         Args:
             because: why, for the log.
@@ -115,7 +115,7 @@ class SimRobot:
         self._over = True
 
     def disconnect(self) -> None:
-        """Stops and frees the renderer; may be called at any time, also twice."""
+        """Stop and free the renderer; may be called at any time, also twice."""
         self._observation = None
         self.env.close()
 

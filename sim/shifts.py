@@ -33,7 +33,7 @@ class Shifts:
     kick_force_n: float = 15.0
 
     def __post_init__(self) -> None:
-        """Checks lengths and ranges."""
+        """Check lengths and ranges."""
         for name, length in (("servo_bias_m", 3), ("encoder_offset_rad", 7), ("estimate_offset_m", 3)):
             if len(getattr(self, name)) != length:
                 raise ValueError(f"Shifts.{name} is {getattr(self, name)}; give {length} numbers.")

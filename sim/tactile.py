@@ -33,7 +33,7 @@ class ContactTouch:
         self._pads = {side: TactilePad(model, side) for side in ("left", "right")}
 
     def read(self, log: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
-        """Takes a log (substeps, n); returns forces (4, 4, 3) in N for "left" and "right"."""
+        """Take a log (substeps, n) and return forces (4, 4, 3) in N for "left" and "right"."""
         return {side: pad.read(log) for side, pad in self._pads.items()}
 
 
@@ -52,7 +52,7 @@ class TactilePad:
         self._quaternion = _slice(model, f"pad_{side}_quaternion")
 
     def read(self, log: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Averages a control step.
+        """Average a control step.
 
         Args:
             log: sensor data (substeps, n) of its physics steps.

@@ -88,7 +88,7 @@ class LiftAboveLine(ArmTask):
         return Judgement(success=height > 0.0, info={"height_m": height})
 
     def expert(self, seed: int) -> LiftExpert:
-        """Returns a demonstrator that lifts."""
+        """Return a demonstrator that lifts."""
         # 9. A scripted expert with human-like noise, with a random stream of its own.
         return LiftExpert(self, seed)
 
@@ -101,5 +101,5 @@ class LiftExpert:
         self._generator = expert_generator(seed)
 
     def act(self) -> NDArray[np.float64]:
-        """Returns the next change of the target (3,), m."""
+        """Return the next change of the target (3,), m."""
         return np.array([0.0, 0.0, 0.006]) + self._generator.normal(0.0, 0.001, 3)

@@ -1,10 +1,20 @@
 """``robot-rl demo``: the whole job on peg insertion."""
 
+import json
+
+from robot_rl.cli.output import say
 from robot_rl.cli.parsing import parse
 from robot_rl.demo import DemoConfig, run_demo
 
 
 def run(words: list[str]) -> int:
-    """Run the demo."""
-    run_demo(parse(DemoConfig, words, "demo"))
+    """Run the demo and say what came of it."""
+    page = run_demo(parse(DemoConfig, words, "demo"))
+    result = json.loads((page.parent / "result.json").read_text(encoding="utf-8"))
+    base, refined = (result[arm]["success_rate"] for arm in ("base", "refined"))
+    say(
+        f"success on {len(result['base']['episodes'])} held-out seeds: {base:.1%} before, "
+        f"[bold]{refined:.1%}[/] after {result['env_steps']:,} environment steps of refinement\n"
+        f"report: {page}"
+    )
     return 0
