@@ -130,7 +130,7 @@ def test_a_study_runs_and_makes_its_table(tmp_path, monkeypatch, capsys):
 
 def test_training_ends_with_where_the_policy_is(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("robot_rl.cli.train.train", lambda config: config.out)
-    assert cli.main(["train", "--data", str(tmp_path), "--out", "outputs/base"]) == 0
+    assert main(["train", "--data", str(tmp_path), "--out", "outputs/base"]) == 0
     assert (
         capsys.readouterr().out == "policy in outputs/base\nnext: robot-rl evaluate --policy outputs/base\n"
     )
@@ -141,7 +141,7 @@ def test_the_demo_ends_with_both_rates_and_the_page(tmp_path, monkeypatch, capsy
     result = {"base": arm, "refined": {**arm, "success_rate": 0.75}, "env_steps": 1500}
     (tmp_path / "result.json").write_text(json.dumps(result))
     monkeypatch.setattr("robot_rl.cli.demo.run_demo", lambda config: tmp_path / "report.html")
-    assert cli.main(["demo"]) == 0
+    assert main(["demo"]) == 0
     said = capsys.readouterr().out
     assert "4 held-out seeds: 25.0% before, 75.0% after 1,500 environment steps" in said
     assert str(tmp_path / "report.html") in said
