@@ -145,12 +145,6 @@ def collect(config: CollectConfig) -> CollectResult:
     return result
 
 
-def find_store(path: Path) -> Path:
-    """The episode store at a path: the path itself, or ``episodes`` in the folder of a collection."""
-    inner = path / "episodes"
-    return inner if inner.is_dir() and (path / "config.json").exists() else path
-
-
 class Attempts:
     """Which seeds were tried and whether the expert succeeded, kept in a file.
 

@@ -6,7 +6,7 @@ import pytest
 from data.records import Source, equal
 from data.store import EpisodeStore
 from robot_rl import collect as collecting
-from robot_rl.collect import CollectConfig, collect, find_store
+from robot_rl.collect import CollectConfig, collect
 from robot_rl.runs import RunError
 from tests.robot_rl.toy import TOY
 
@@ -77,11 +77,6 @@ def test_an_attempt_cut_off_between_its_two_writes_is_made_again(tmp_path):
 def test_an_expert_that_never_succeeds_is_reported_instead_of_tried_for_ever(tmp_path):
     with pytest.raises(RuntimeError, match="failed in 20 of 20 attempts"):
         collect(config(tmp_path / "run", episodes=20, options={"hopeless_seeds": 10**9}))
-
-
-def test_a_collection_and_a_bare_store_are_both_found(tmp_path):
-    result = collect(config(tmp_path / "run", episodes=1))
-    assert find_store(tmp_path / "run") == result.store == find_store(result.store)
 
 
 def test_impossible_settings_are_refused(tmp_path):
