@@ -128,8 +128,8 @@ def collect(config: CollectConfig) -> CollectResult:
         RunError: if the folder holds something else.
     """
     with RunDirectory.create(config.out, config, kind="collect", resume=config.resume) as run:
-        attempts = Attempts(run.path / "attempts.jsonl", config)
         store = _open_store(config)
+        attempts = Attempts(run.path / "attempts.jsonl", config)
         with stage("Collecting demonstrations", config.episodes) as bar:
             bar.update(attempts.kept, attempts.note)
             while seeds := attempts.missing():

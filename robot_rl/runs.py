@@ -21,11 +21,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from data.config import to_dict
+from data.lock import FileLock
 from data.manifest import atomic_write_json
 from robot_rl.metrics import MetricsLog, read_metrics
 from robot_rl.provenance import config_differences, config_hash, git_revision, versions
 
 FORMAT = 1
+_HEADER = "config.json"
+_HEADER_NAMES = frozenset({"format", "kind", "config_hash", "config", "versions"})
 
 
 class RunError(ValueError):
@@ -65,6 +68,8 @@ class RunDirectory:
         self.resumed = resumed
         self._metrics: MetricsLog | None = None
         self._wandb = False
+        self._lock: FileLock | None = None
+        self._fresh = False
 
     @classmethod
     def create(
@@ -90,7 +95,8 @@ class RunDirectory:
             wandb: also log metrics to Weights & Biases.
 
         Raises:
-            RunError: if the folder holds another run, another configuration, or files that are no run.
+            RunError: if the folder holds another run, another configuration, or files that are no run, or
+                another process runs in it.
         """
         folder = Path(path)
         plain = dict(config) if isinstance(config, Mapping) else to_dict(config)
@@ -103,15 +109,21 @@ class RunDirectory:
             "git_revision": git_revision(),
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        if replace and not resume:
-            remove_run(folder)
-        if (folder / "config.json").exists():
-            run = cls._reopen(folder, header, resume=resume)
-        else:
-            _refuse_foreign_files(folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            atomic_write_json(folder / "config.json", header)
-            run = cls(folder, header)
+        lock = _locked(folder)
+        try:
+            if replace and not resume:
+                remove_run(folder, kind)
+            if (folder / _HEADER).exists():
+                run = cls._reopen(folder, header, resume=resume)
+            else:
+                _refuse_foreign_files(folder)
+                atomic_write_json(folder / _HEADER, header)
+                run = cls(folder, header)
+                run._fresh = True
+        except BaseException:
+            lock.release()
+            raise
+        run._lock = lock
         run._wandb = wandb
         return run
 
@@ -123,16 +135,15 @@ class RunDirectory:
             RunError: if the folder holds no run.
         """
         folder = Path(path)
-        header_file = folder / "config.json"
-        if not header_file.exists():
+        if not (folder / _HEADER).exists():
             raise RunError(
                 f"{folder} holds no run (no config.json): give the folder a command wrote with --out"
             )
-        return cls(folder, json.loads(header_file.read_text(encoding="utf-8")))
+        return cls(folder, _read_header(folder))
 
     @classmethod
     def _reopen(cls, folder: Path, header: Mapping[str, Any], *, resume: bool) -> Self:
-        old = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        old = _read_header(folder)
         if not resume:
             raise RunError(
                 f"{folder} holds a {old['kind']} run: --resume goes on with it, a new --out starts one"
@@ -210,14 +221,16 @@ class RunDirectory:
             raise RunError(
                 f"{file} is missing: the {self.kind} run did not finish; go on with it by --resume"
             )
-        loaded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return loaded
+        return _read_json(file)
 
     def close(self) -> None:
-        """Close the metrics; a second call does nothing."""
+        """Close the metrics and let others use the folder; a second call does nothing."""
         if self._metrics is not None:
             self._metrics.close()
             self._metrics = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def __enter__(self) -> Self:
         return self
@@ -225,6 +238,9 @@ class RunDirectory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        if error is not None and self._fresh and [item.name for item in self.path.iterdir()] == [_HEADER]:
+            # A mistyped option must not occupy the folder that the corrected command will name.
+            (self.path / _HEADER).unlink()
         self.close()
 
     def _log(self) -> MetricsLog:
@@ -235,28 +251,66 @@ class RunDirectory:
         return self._metrics
 
 
-def remove_run(folder: Path) -> None:
-    """Remove a run directory; a missing or empty one is fine.
+def remove_run(folder: Path, kind: str) -> None:
+    """Remove what a run left in its folder; a missing or empty folder is fine.
+
+    Args:
+        folder: of the run.
+        kind: of the run that may be removed.
 
     Raises:
-        RunError: if the folder holds files but no run, so that a mistyped path costs nothing.
+        RunError: if the folder holds something else, so that a mistyped path costs nothing.
     """
-    if (folder / "config.json").exists():
-        shutil.rmtree(folder)
-    else:
+    if not (folder / _HEADER).exists():
         _refuse_foreign_files(folder)
+        return
+    found = _read_header(folder)["kind"]
+    if found != kind:
+        raise RunError(f"{folder} holds a {found} run, not a {kind} run: remove it, or give another --out")
+    for item in folder.iterdir():
+        if item.is_dir() and not item.is_symlink():
+            shutil.rmtree(item)
+        elif item.name != _HEADER:
+            item.unlink()
+    (folder / _HEADER).unlink()  # last: a process that dies here leaves what can be removed again
+
+
+def _locked(folder: Path) -> FileLock:
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file: give a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder)
+    if not lock.acquire():
+        raise RunError(f"another process runs in {folder}: wait until it ends, or give another --out")
+    return lock
 
 
 def _refuse_foreign_files(folder: Path) -> None:
-    if folder.is_file():
-        raise RunError(f"{folder} is a file: give a folder")
-    if folder.is_dir() and any(folder.iterdir()):
+    found = [item.name for item in folder.iterdir()] if folder.is_dir() else []
+    if any(not (name.startswith(".") and name.endswith(".tmp")) for name in found):
         raise RunError(f"{folder} is not empty and holds no run: give a new folder")
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        loaded = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(f"{file} is damaged ({error}): restore it from a copy, or start a new run") from error
+    if not isinstance(loaded, dict):
+        raise RunError(f"{file} holds no JSON object: restore it from a copy, or start a new run")
+    return loaded
+
+
+def _read_header(folder: Path) -> dict[str, Any]:
+    header = _read_json(folder / _HEADER)
+    if missing := sorted(_HEADER_NAMES - header.keys()):
+        raise RunError(f"{folder} holds no run (config.json lacks {', '.join(missing)}): give another folder")
+    return header
 
 
 def _complete_checkpoints(folder: Path) -> list[Checkpoint]:
     found = []
     for manifest in sorted((folder / "checkpoints").glob("[0-9]*/manifest.json")):
-        content = json.loads(manifest.read_text(encoding="utf-8"))
+        content = _read_json(manifest)
         found.append(Checkpoint(content["step"], manifest.parent, content))
     return found

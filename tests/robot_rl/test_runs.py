@@ -98,7 +98,7 @@ def test_only_the_newest_checkpoints_stay(tmp_path):
 
 
 def test_a_run_is_not_overwritten_by_accident(tmp_path):
-    RunDirectory.create(tmp_path / "run", Config(), kind="train")
+    RunDirectory.create(tmp_path / "run", Config(), kind="train").close()
     with pytest.raises(RunError, match="--resume"):
         RunDirectory.create(tmp_path / "run", Config(), kind="train")
     with pytest.raises(RunError, match="seed: 0 there, 7 now"):
@@ -125,3 +125,47 @@ def test_a_missing_result_says_that_the_run_did_not_finish(tmp_path):
         run.read_json("result.json")
     run.write_json("result.json", {"rate": 0.5})
     assert run.read_json("result.json") == {"rate": 0.5}
+
+
+def test_a_folder_is_used_by_one_process_at_a_time(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", Config())
+    for how in ({"resume": True}, {"replace": True}):
+        with pytest.raises(RunError, match="another process runs in"):
+            RunDirectory.create(tmp_path / "run", Config(), **how)
+    run.close()
+    RunDirectory.create(tmp_path / "run", Config(), resume=True).close()
+
+
+def test_replace_spares_the_config_json_of_other_programs_and_runs_of_another_kind(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(RunError, match=r"config\.json lacks config, config_hash"):
+        RunDirectory.create(tmp_path / "model", Config(), replace=True)
+    assert (tmp_path / "model/config.json").exists()
+    RunDirectory.create(tmp_path / "base", Config(), kind="train").close()
+    with pytest.raises(RunError, match="holds a train run, not a demo run"):
+        RunDirectory.create(tmp_path / "base", Config(), kind="demo", replace=True)
+    assert RunDirectory.open(tmp_path / "base").kind == "train"
+
+
+def test_a_run_that_fails_before_it_begins_leaves_its_folder_free(tmp_path):
+    def fail(config):
+        with RunDirectory.create(tmp_path / "run", config):
+            raise ValueError("no such policy")
+
+    with pytest.raises(ValueError, match="no such policy"):
+        fail(Config(seed=1))
+    (tmp_path / "run/.config.json.0.tmp").touch()  # a process killed while it wrote
+    RunDirectory.create(tmp_path / "run", Config(seed=2)).close()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "\x00"])
+def test_damaged_files_of_a_run_are_named(tmp_path, content):
+    run = RunDirectory.create(tmp_path / "run", Config())
+    save(run, 1)
+    run.close()
+    for name in ("config.json", "result.json", "checkpoints/000000001/manifest.json"):
+        (tmp_path / "run" / name).write_text(content)
+    for use in (run.checkpoints, lambda: run.read_json("result.json"), lambda: RunDirectory.open(run.path)):
+        with pytest.raises(RunError, match=r"\.json (is damaged|holds no JSON object)"):
+            use()
