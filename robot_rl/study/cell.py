@@ -2,8 +2,11 @@
 
 import importlib
 import json
+import os
 import resource
+import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,21 +59,28 @@ def read_cell(cell: Cell, results: Path) -> Finished | None:
     """A finished cell, None if it is not finished.
 
     Raises:
-        StudyError: if the file is of another configuration.
+        StudyError: if the file is damaged or of another configuration.
     """
     file = path_of(cell, results)
     if not file.exists():
         return None
-    content = json.loads(file.read_text(encoding="utf-8"))
-    if content["config_hash"] != cell.config_hash:
-        raise StudyError(f"{file} holds {content['config_hash']}, not {cell.config_hash}: remove the file")
-    return Finished(
-        cell=cell,
-        outcomes=tuple(mark == "1" for mark in content["success"]),
-        steps=tuple(content["steps"]),
-        core_seconds=content["core_seconds"],
-        facts=content["facts"],
-    )
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        found = content["config_hash"]
+        finished = Finished(
+            cell=cell,
+            outcomes=tuple({"0": False, "1": True}[mark] for mark in content["success"]),
+            steps=tuple(map(int, content["steps"])),
+            core_seconds=float(content["core_seconds"]),
+            facts=dict(content["facts"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StudyError(f"{file} is damaged ({error!r}): remove it to compute the cell again") from error
+    if found != cell.config_hash:
+        raise StudyError(f"{file} holds {found}, not {cell.config_hash}: remove the file")
+    if not len(finished.outcomes) == len(finished.steps) == cell.episodes:
+        raise StudyError(f"{file} holds not {cell.episodes} episodes: remove it to compute the cell again")
+    return finished
 
 
 def compute(cell: Cell, results: Path, scratch: Path) -> Path:
@@ -127,14 +137,21 @@ def _core_seconds() -> float:
 
 
 def main() -> int:
-    """Compute the cell whose JSON is on standard input."""
+    """Compute the cell whose JSON is the first line of standard input; the end of the input ends it."""
     limit_threads()
-    request = json.loads(sys.stdin.read())
+    request = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_input, daemon=True).start()
     try:
         compute(from_dict(Cell, request["cell"]), Path(request["results"]), Path(request["scratch"]))
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _end_with_input() -> None:
+    # The descriptor, because a thread that waits in sys.stdin would hold its lock while Python ends.
+    if not os.read(sys.stdin.fileno(), 1):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -137,6 +137,7 @@ class Study:
         for arm in self.arms:
             if unknown := sorted(set(arm.methods) - known):
                 raise StudyError(f"arm {arm.name!r} names methods {unknown}, the study has {sorted(known)}")
+        _refuse_shared_files(self)
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,15 @@ def read_study(file: Path) -> Study:
     except ValueError as error:
         raise StudyError(f"{file} is not {file.suffix.removeprefix('.') or 'TOML'}: {error}") from error
     return from_dict(Study, content)
+
+
+def _refuse_shared_files(study: Study) -> None:
+    """Names that differ in punctuation alone are one file name."""
+    ids = [cell.id for cell in cells(study)]
+    if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
+        raise StudyError(
+            f"cells {twice} would share a file: give methods and arms names that differ in letters or digits"
+        )
 
 
 def cells(study: Study) -> list[Cell]:

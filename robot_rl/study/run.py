@@ -61,8 +61,10 @@ def run_study(study: Study, *, minutes: float, budget: float | None = None, work
     Raises:
         StudyError: if the prediction is above the budget; nothing was started.
     """
-    if minutes <= 0:
+    if not minutes > 0:
         raise ValueError(f"minutes is {minutes}, allowed is more than 0")
+    if workers < 0:
+        raise ValueError(f"workers is {workers}, allowed is 0 (one per core) or more")
     prediction = predict(study)
     check_budget(prediction, study.budget_core_hours if budget is None else budget)
     if prediction.cells:
@@ -106,6 +108,8 @@ class _Scheduler:
 
     def _account(self, one: _Running, *, stopped: bool = False) -> None:
         summary = self._summary
+        assert one.process.stdin is not None, "asked for a pipe"
+        one.process.stdin.close()
         if path_of(one.cell, self._study.results).exists():
             summary.finished += 1
         elif not stopped:
@@ -129,8 +133,9 @@ def _start(study: Study, cell: Cell, width: int) -> _Running:
             start_new_session=True,  # Ctrl-C reaches this process only, which then stops the cells in order
         )
     assert process.stdin is not None, "asked for a pipe"
-    process.stdin.write(json.dumps(request))
-    process.stdin.close()
+    with contextlib.suppress(BrokenPipeError):  # it ended already; its log says why
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()  # and stays open: the cell takes its end for ours
     return _Running(cell, process, log, width)
 
 

@@ -1,5 +1,7 @@
 import dataclasses
 import json
+import math
+import signal
 
 import pytest
 
@@ -8,7 +10,7 @@ from robot_rl.study import table
 from robot_rl.study.cell import Finished, compute, path_of, read_cell
 from robot_rl.study.plan import Arm, Method, Study, StudyError, TaskEntry, cells
 from robot_rl.study.predict import check_budget, predict
-from robot_rl.study.run import run_study
+from robot_rl.study.run import _start, run_study
 from robot_rl.study.table import Row, rows_of, write_table
 from tests.robot_rl.toy import TOY
 
@@ -180,3 +182,44 @@ def test_the_same_cells_make_the_same_page(tmp_path):
     first = [path.read_bytes() for path in write_table(made)]
     assert [path.read_bytes() for path in write_table(made)] == first
     assert [row.rate for row in rows_of(made)] == [0.5, 0.8]
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"config_hash": 1, "success": "12"}'])
+def test_a_damaged_cell_is_named_with_its_remedy(tmp_path, content):
+    made = finish(study(tmp_path))
+    path_of(cells(made)[0], made.results).write_text(content)
+    with pytest.raises(StudyError, match=r"is damaged .* remove it to compute the cell again"):
+        rows_of(made)
+
+
+def test_a_cell_with_too_few_episodes_is_not_believed(tmp_path):
+    made = finish(study(tmp_path))
+    file = path_of(cells(made)[0], made.results)
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps(content | {"success": content["success"][1:]}))
+    with pytest.raises(StudyError, match="holds not 100 episodes"):
+        read_cell(cells(made)[0], made.results)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"minutes": math.nan}, {"workers": -1, "minutes": 1}, {"minutes": 1, "budget": math.nan}]
+)
+def test_senseless_limits_start_nothing(tmp_path, wrong):
+    with pytest.raises(ValueError, match=r"nan|workers is -1"):
+        run_study(study(tmp_path), **wrong)
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_names_that_differ_in_punctuation_alone_are_refused(tmp_path):
+    with pytest.raises(StudyError, match="would share a file"):
+        study(tmp_path, arms=(Arm("touch zeroed"), Arm("touch-zeroed")))
+
+
+def test_a_cell_ends_with_the_study_that_started_it(tmp_path):
+    made = study(tmp_path, function="slow", arms=(Arm("a"),))
+    running = _start(made, cells(made)[0], 1)
+    try:
+        running.process.stdin.close()  # as the operating system does for a process that was killed
+        assert running.process.wait(timeout=120) in {130, -signal.SIGINT}
+    finally:
+        running.process.kill()
