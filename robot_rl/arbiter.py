@@ -71,6 +71,12 @@ class LimitArbiter:
     def resolve(self, proposal: Proposal, stamp: float) -> Executed:
         """Answer a proposal; see `Arbiter.resolve`."""
         del stamp
+        bad = np.flatnonzero(~np.isfinite(proposal.action))
+        if bad.size:
+            raise ValueError(
+                f"The policy proposes {proposal.action[bad[0]]} for {self._spec.names[bad[0]]}; nothing is "
+                "executed. Its weights or its observation are not finite."
+            )
         action = self._spec.clip(proposal.action)
         because = "" if np.array_equal(action, proposal.action) else "limited to the action's range"
         return Executed(action, Source.POLICY, because, proposal.command_id)

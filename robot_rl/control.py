@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from data.features import differences
 from data.records import Chunk, Episode, EpisodeBuilder, Outcome, Step
 from hardware.clock import WallClock
 from robot_rl.arbiter import Arbiter, Executed, LimitArbiter, Proposal
@@ -95,7 +96,8 @@ class ControlLoop:
         arbiters: One per row; the action's limits alone when None.
 
     Raises:
-        ValueError: The refiner was made for another base, or the delay does not fit the chunk.
+        ValueError: The refiner was made for another base, the policy for another task, or the delay does not
+            fit the chunk.
     """
 
     def __init__(
@@ -121,7 +123,9 @@ class ControlLoop:
             )
         self.refiner.check_base(policy)
         self._hash = policy.hash()
-        limits = self._envs[0].unwrapped.action_spec  # type: ignore[attr-defined] # the task contract
+        task: Any = self._envs[0].unwrapped
+        _refuse_misfit(policy, task)
+        limits = task.action_spec
         self._arbiters = list(arbiters or [LimitArbiter(limits) for _ in self._envs])
 
     def run(
@@ -179,6 +183,16 @@ class ControlLoop:
             np.random.default_rng(noise),
             np.random.default_rng(explore),
         )
+
+
+def _refuse_misfit(policy: Policy, task: Any) -> None:  # noqa: ANN401 - the task contract
+    from policies.checkpoint import action_differences  # keeps torch out of the loop's import
+
+    spec = policy.spec
+    lines = differences(spec.features, task.features, expected_by="the policy", found_in="the task")
+    lines += action_differences(spec.action_spec, task.action_spec)
+    if lines:
+        raise ValueError(f"The policy {spec.name!r} was made for another task: " + " ".join(lines))
 
 
 class _Wave:

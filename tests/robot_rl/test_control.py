@@ -1,12 +1,14 @@
 """The control loop on an environment and a policy whose every number is known."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from data.records import Outcome
 from robot_rl.control import ControlLoop, LoopConfig, run_wave
 from robot_rl.refiner import Refiner
-from tests.robot_rl.scripted import CountingEnv, RampPolicy, Shift
+from tests.robot_rl.scripted import FEATURES, CountingEnv, RampPolicy, Shift
 
 ENDLESS = {"endless": True}
 
@@ -92,3 +94,21 @@ def test_rows_end_on_their_own_and_outcomes_follow_the_environment() -> None:
 def test_a_refiner_made_for_another_base_is_refused() -> None:
     with pytest.raises(ValueError, match="made for the base other"):
         ControlLoop([CountingEnv()], RampPolicy(), Refiner(correct=Shift(0.1), base_hash="other"))
+
+
+class OtherTask(CountingEnv):
+    features = {"observation.state": FEATURES["observation.wrench"]}  # noqa: RUF012 - the task contract
+    action_spec = dataclasses.replace(CountingEnv.action_spec, rate_hz=20.0)
+
+
+def test_a_policy_of_another_task_is_refused_and_every_difference_named() -> None:
+    with pytest.raises(ValueError, match=r"another task: 'observation\.state': shape .* rate is 20\.0"):
+        ControlLoop([OtherTask()], RampPolicy())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_an_action_that_is_not_finite_is_never_executed(value: float) -> None:
+    env = CountingEnv()
+    with pytest.raises(ValueError, match=r"proposes (nan|-?inf) for arm\.x; nothing is executed"):
+        run_wave([env], [0], RampPolicy(), Refiner(correct=Shift(value)))
+    assert env.steps == 0
