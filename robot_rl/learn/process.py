@@ -7,6 +7,7 @@ fixed amount of work on fixed episodes, so the outcome does not depend on how fa
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import signal
@@ -72,8 +73,8 @@ class LearnerProcess:
         self._process = context.Process(target=_serve, args=(other, factory, str(store)), daemon=True)
         self._process.start()
         other.close()
-        self._send({"episodes": list(episodes), "updates": 0, "state": state is not None})
-        self._pipe.send_bytes(save(dict(state)) if state is not None else b"")
+        self._send(_json({"episodes": list(episodes), "updates": 0, "state": state is not None}))
+        self._send(save(dict(state)) if state is not None else b"")
         self._waiting = False
 
     def begin(self, episodes: Sequence[str], updates: int, *, with_state: bool = False) -> None:
@@ -84,7 +85,7 @@ class LearnerProcess:
         """
         if self._waiting:
             raise RuntimeError("A round is running; collect it before the next begins.")
-        self._send({"episodes": list(episodes), "updates": updates, "state": with_state})
+        self._send(_json({"episodes": list(episodes), "updates": updates, "state": with_state}))
         self._waiting = True
 
     def collect(self) -> Round:
@@ -118,9 +119,9 @@ class LearnerProcess:
     ) -> None:
         self.close()
 
-    def _send(self, message: Mapping[str, Any]) -> None:
+    def _send(self, message: bytes) -> None:
         try:
-            self._pipe.send_bytes(json.dumps(message).encode())
+            self._pipe.send_bytes(message)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise self._dead() from error
 
@@ -130,12 +131,19 @@ class LearnerProcess:
         except (EOFError, ConnectionResetError) as error:
             raise self._dead() from error
 
-    def _dead(self) -> LearnerDied:
+    def _dead(self) -> RuntimeError:
         self._process.join(timeout=5)
+        with contextlib.suppress(EOFError, OSError):
+            if self._pipe.poll():  # it failed between two rounds, and said why before it ended
+                return RuntimeError(f"The learner failed: {json.loads(self._pipe.recv_bytes())['error']}")
         return LearnerDied(
             f"The learner's process ended with code {self._process.exitcode}; "
             "resume the run from its last checkpoint."
         )
+
+
+def _json(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message).encode()
 
 
 def _serve(pipe: Connection, factory: Factory, store: str) -> None:

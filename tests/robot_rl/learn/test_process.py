@@ -84,3 +84,10 @@ def test_a_killed_learner_is_noticed_and_the_remedy_named(store: EpisodeStore) -
         os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
         with pytest.raises(LearnerDied, match="ended with code -9; resume the run"):
             _round(learner)
+
+
+def test_a_learner_that_fails_before_its_first_round_tells_its_reason(store: EpisodeStore) -> None:
+    with LearnerProcess(CountingLearner, store.path, episodes=["unknown"]) as learner:
+        multiprocessing.active_children()[0].join()
+        with pytest.raises(RuntimeError, match="The learner failed: KeyError"):
+            _round(learner)
