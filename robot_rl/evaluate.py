@@ -7,6 +7,7 @@ wherever it runs.
 
 import dataclasses
 import functools
+import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -150,6 +151,7 @@ def evaluate(config: EvaluateConfig) -> EvaluationResult:
     Raises:
         RuntimeError: if the base policy's weights changed while it ran.
     """
+    _check_places(config)
     waves = list(split_waves(config))
     workers = resolve_workers(config.workers, len(waves))
     started = time.monotonic()
@@ -205,9 +207,20 @@ def _one_hash(waves: list[WaveResult]) -> str:
     return hashes.pop()
 
 
+def _check_places(config: EvaluateConfig) -> None:
+    """Refuse places that cannot be written before the work, not after it."""
+    if config.json is not None:
+        if config.json.is_dir():
+            raise ValueError(f"json is {config.json}, which is a folder: give a file")
+        config.json.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(config.json.parent, os.W_OK):
+            raise ValueError(f"json is {config.json}, whose folder cannot be written: give another file")
+    if config.record_to is not None and config.record_to.is_file():
+        raise ValueError(f"record_to is {config.record_to}, which is a file: give a folder")
+
+
 def _keep(config: EvaluateConfig, result: EvaluationResult, episodes: list["Episode"]) -> None:
     if config.json is not None:
-        config.json.parent.mkdir(parents=True, exist_ok=True)
         atomic_write_json(config.json, result.to_json())
     if config.record_to is not None and episodes:
         from data.store import EpisodeStore

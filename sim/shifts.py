@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 _THREE = (0.0, 0.0, 0.0)
@@ -39,6 +40,8 @@ class Shifts:
                 raise ValueError(f"Shifts.{name} is {getattr(self, name)}; give {length} numbers.")
         for item in fields(self):
             value = getattr(self, item.name)
+            if not all(map(math.isfinite, value if isinstance(value, tuple) else (value,))):
+                raise ValueError(f"Shifts.{item.name} is {value}; finite numbers are needed.")
             if isinstance(value, float | int) and value < 0:
                 raise ValueError(f"Shifts.{item.name} is {value}; it must not be negative.")
         if self.kick_probability > 1:

@@ -43,7 +43,11 @@ def write_report(run: Path, out: Path | None = None, *, video: bool = True) -> P
     Raises:
         RunError: if there is no finished run.
     """
+    target = out or run / "report.html"
+    if target.is_dir():
+        raise ValueError(f"out is {target}, which is a folder: give a file")
     material = read_material(run)
+    target.parent.mkdir(parents=True, exist_ok=True)
     page = _opening(material)
     if material.compares:
         _rates(page, material)
@@ -56,7 +60,6 @@ def write_report(run: Path, out: Path | None = None, *, video: bool = True) -> P
     page.folded("Configuration", material.config)
     versions = material.result.get("versions", {})
     page.folded("Versions", versions)
-    target = out or run / "report.html"
     atomic_write_text(target, page.render(_footer(versions)))
     return target
 

@@ -88,3 +88,9 @@ def test_kicks_push_the_arm_and_are_part_of_the_saved_state():
 def test_refuses_impossible_shifts(options, message):
     with pytest.raises(ValueError, match=message):
         Shifts(**options)
+
+
+@pytest.mark.parametrize("wrong", [{"friction_scale": np.nan}, {"servo_bias_m": (0.0, np.inf, 0.0)}])
+def test_shifts_that_are_not_finite_are_refused_by_name(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .*finite"):
+        Shifts(**wrong)
