@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed (one line on standard error says why), 2 the comman
 import difflib
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -45,6 +46,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         the exit code.
     """
+    try:
+        code = _main(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has left, as `head` does; nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that exiting flushes elsewhere
+        return 1
+    return code
+
+
+def unknown(kind: str, name: str, known: Sequence[str] | dict[str, _Command]) -> str:
+    """One line that names an unknown word and the nearest known ones."""
+    near = difflib.get_close_matches(name, list(known), n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(known)}"
+    return f"unknown {kind} {name!r}: {hint}"
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     limit_threads()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
@@ -63,13 +81,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for ours in ("data", "hardware", "policies", "robot_rl", "sim"):
         logging.getLogger(ours).setLevel(logging.DEBUG if debug else logging.INFO)
     return _run(words[0], words[1:], debug=debug)
-
-
-def unknown(kind: str, name: str, known: Sequence[str] | dict[str, _Command]) -> str:
-    """One line that names an unknown word and the nearest known ones."""
-    near = difflib.get_close_matches(name, list(known), n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(known)}"
-    return f"unknown {kind} {name!r}: {hint}"
 
 
 def _run(name: str, words: list[str], *, debug: bool) -> int:

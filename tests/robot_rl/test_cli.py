@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -145,3 +146,12 @@ def test_the_demo_ends_with_both_rates_and_the_page(tmp_path, monkeypatch, capsy
     said = capsys.readouterr().out
     assert "4 held-out seeds: 25.0% before, 75.0% after 1,500 environment steps" in said
     assert str(tmp_path / "report.html") in said
+
+
+def test_a_reader_that_leaves_early_is_no_error_of_ours():
+    command = [sys.executable, "-u", "-m", "robot_rl.cli", "--help"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
