@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from data.records import Source
+from data.records import SegmentKind, Source
 
 if TYPE_CHECKING:
     from hardware.action_spec import ActionSpec
@@ -37,6 +37,7 @@ class Executed:
         because: Why it differs from the proposal; empty when it does not.
         command_id: Number of the proposal it answers.
         intended: What a person or expert meant, before limits; None if none spoke.
+        segment_kind: What a person's stretch of steps is for.
     """
 
     action: NDArray[np.float64]
@@ -44,6 +45,7 @@ class Executed:
     because: str
     command_id: int
     intended: NDArray[np.float64] | None = None
+    segment_kind: SegmentKind = SegmentKind.NONE
 
 
 class Arbiter(Protocol):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.features import differences
-from data.records import Chunk, Episode, EpisodeBuilder, Outcome, Step
+from data.records import Chunk, Episode, EpisodeBuilder, Outcome, Source, Step
 from hardware.clock import WallClock
 from robot_rl.arbiter import Arbiter, Executed, LimitArbiter, Proposal
 from robot_rl.correct.corrector import Correction, CorrectorInput
@@ -80,6 +80,8 @@ class _Row:
     observation: Mapping[str, Any]
     noise_rng: np.random.Generator
     explore_rng: np.random.Generator
+    source: Source | None = None
+    segment: int = -1
     ended: int | None = None
     outcome: Outcome = Outcome.UNKNOWN
 
@@ -310,6 +312,8 @@ class _Wave:
         clock = self._loop.clock
         stamp, wall = clock.now(), clock.wall()
         executed: Executed = row.arbiter.resolve(Proposal(correction.action[number], self._step), stamp)
+        if executed.source is not row.source:
+            row.source, row.segment = executed.source, row.segment + 1
         observation, reward, terminated, truncated, info = row.env.step(executed.action)
         plan = self._plan
         assert plan is not None
@@ -321,6 +325,8 @@ class _Wave:
             chunk_id=plan.id,
             chunk_index=index,
             source=executed.source,
+            segment_id=row.segment,
+            segment_kind=executed.segment_kind,
             reward=float(reward),
             terminated=bool(terminated),
             truncated=bool(truncated),

@@ -65,19 +65,14 @@ def save_refiner(folder: Path | str, refiner: Refiner, facts: Mapping[str, Any] 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     entries: list[dict[str, Any]] = []
-    everything: dict[str, Tensor] = {}
+    version = version_of(refiner)
     for slot, name, part in _parts(refiner):
-        if not isinstance(part, SavedPart):
-            raise TypeError(f"{type(part).__name__} has no payload() and tensors(), so it cannot be saved.")
-        tensors = {key: value.detach().cpu().contiguous() for key, value in part.tensors().items()}
         file = f"{name}.safetensors"
         partial = folder / f".{file}.partial"
-        save_file(tensors, partial)
+        save_file(_tensors(part), partial)
         partial.replace(folder / file)
         kind = f"{type(part).__module__}:{type(part).__qualname__}"
         entries.append({"slot": slot, "kind": kind, "file": file, "payload": part.payload()})
-        everything |= {f"{name}.{key}": value for key, value in tensors.items()}
-    version = tensors_hash(everything)
     all_facts = {**refiner.facts, **(facts or {})}
     manifest = {
         "format": FORMAT,
@@ -89,6 +84,20 @@ def save_refiner(folder: Path | str, refiner: Refiner, facts: Mapping[str, Any] 
     }
     atomic_write_json(folder / "refiner.json", manifest)
     return replace(refiner, version=version, facts=all_facts)
+
+
+def version_of(refiner: Refiner) -> str:
+    """Hash of the tensors of all parts; what `save_refiner` gives as version.
+
+    Raises:
+        TypeError: A part cannot be saved.
+    """
+    named = [(name, _tensors(part)) for _, name, part in _parts(refiner)]
+    return tensors_hash({f"{name}.{key}": value for name, tensors in named for key, value in tensors.items()})
+
+
+def _tensors(part: SavedPart) -> dict[str, Tensor]:
+    return {key: value.detach().cpu().contiguous() for key, value in part.tensors().items()}
 
 
 def load_refiner(folder: Path | str, *, device: str = "cpu") -> Refiner:
@@ -137,14 +146,18 @@ def load_refiner(folder: Path | str, *, device: str = "cpu") -> Refiner:
     )
 
 
-def _parts(refiner: Refiner) -> list[tuple[str, str, object]]:
-    found: list[tuple[str, str, object]] = []
+def _parts(refiner: Refiner) -> list[tuple[str, str, SavedPart]]:
+    """Slot, name and part of everything a refiner holds, in order."""
+    found: list[tuple[str, str, Any]] = []
     for slot in SLOTS:
         value = getattr(refiner, slot)
         if slot == "hooks":
             found += [(slot, f"hook{index}", hook) for index, hook in enumerate(value)]
         elif value is not None:
             found.append((slot, slot, value))
+    for _, _, part in found:
+        if not isinstance(part, SavedPart):
+            raise TypeError(f"{type(part).__name__} has no payload() and tensors(), so it cannot be saved.")
     return found
 
 

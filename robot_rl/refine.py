@@ -23,7 +23,7 @@ from robot_rl.correct.inputs import InputConfig
 from robot_rl.correct.residual import ResidualConfig, ResidualCorrector, ResidualNetwork
 from robot_rl.correct.residual_learner import ResidualLearner, ResidualLearnerConfig
 from robot_rl.learn.process import LearnerProcess
-from robot_rl.parts import save_refiner
+from robot_rl.parts import save_refiner, version_of
 from robot_rl.progress import stage
 from robot_rl.refiner import Refiner
 from robot_rl.runs import RunDirectory
@@ -229,7 +229,6 @@ class Refinement:
     ) -> None:
         """Each round learns from the last wave while the next is collected with the weights before it."""
         config, rounds = self.config, 0
-        refiner = Refiner(correct=ResidualCorrector(network), base_hash=self._base_hash)
         while True:
             more = at.env_steps + self._steps_limit <= config.env_steps
             save = (rounds + 1) % config.checkpoint_rounds == 0
@@ -238,7 +237,7 @@ class Refinement:
                 given, round(at.pending_steps * config.updates_per_step), with_state=save or not more
             )
             at.given, at.pending, at.pending_steps = at.given + given, [], 0
-            episodes = self._wave(refiner, at, reporter) if more else []
+            episodes = self._wave(self._refiner(network), at, reporter) if more else []
             found = learner.collect()
             network.load_state_dict(found.weights)
             rounds += 1
@@ -248,6 +247,11 @@ class Refinement:
                 self._checkpoint(network, found.state, at)
             if not more:
                 return
+
+    def _refiner(self, network: ResidualNetwork) -> Refiner:
+        """The refiner with the network's present weights, and their hash as its version."""
+        refiner = Refiner(correct=ResidualCorrector(network), base_hash=self._base_hash)
+        return replace(refiner, version=version_of(refiner))
 
     def _log(self, at: _Progress, episodes: Sequence[Episode], metrics: Mapping[str, float]) -> None:
         residual = np.concatenate(
@@ -296,7 +300,7 @@ class Refinement:
             raise RuntimeError(
                 f"The base changed during refinement: {self._base_hash} before, {after} after."
             )
-        refiner = Refiner(correct=ResidualCorrector(network), base_hash=self._base_hash)
+        refiner = self._refiner(network)
         facts = {"task": self.config.task, "env_steps": at.env_steps, "policy": str(self.config.policy)}
         saved = save_refiner(self._run.path / "refiner", refiner, facts)
         self._run.write_json(

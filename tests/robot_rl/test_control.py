@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from data.records import Outcome
+from data.records import Outcome, SegmentKind, Source
+from robot_rl.arbiter import Executed, Proposal
 from robot_rl.control import ControlLoop, LoopConfig, run_wave
 from robot_rl.refiner import Refiner
 from tests.robot_rl.scripted import FEATURES, CountingEnv, RampPolicy, Shift
@@ -89,6 +90,29 @@ def test_rows_end_on_their_own_and_outcomes_follow_the_environment() -> None:
     assert (len(soon), soon.outcome, soon.reward.tolist()) == (2, Outcome.SUCCESS, [0.0, 1.0])
     assert soon.terminated.tolist() == [False, True]
     assert (len(never), never.outcome, bool(never.truncated[-1])) == (10, Outcome.FAILURE, True)
+
+
+class TakesOverAtStep:
+    """A person executes 0.5 from step 2 on for two steps."""
+
+    def resolve(self, proposal: Proposal, stamp: float) -> Executed:
+        if proposal.command_id in {2, 3}:
+            hand = np.array([0.5, 0.5])
+            return Executed(
+                hand, Source.HUMAN, "it drifts", proposal.command_id, hand, SegmentKind.CORRECTION
+            )
+        return Executed(proposal.action, Source.POLICY, "", proposal.command_id)
+
+
+def test_a_takeover_is_a_segment_of_its_own_and_only_the_executed_action_is_the_persons() -> None:
+    loop = ControlLoop([CountingEnv()], RampPolicy(), arbiters=[TakesOverAtStep()])
+    (episode,) = loop.run([0], options=ENDLESS)
+    assert episode.source[:6].tolist() == ["policy", "policy", "human", "human", "policy", "policy"]
+    assert episode.segment_id[:6].tolist() == [0, 0, 1, 1, 2, 2]
+    assert episode.segment_kind[1:5].tolist() == ["none", "correction", "correction", "none"]
+    assert episode.action[2].tolist() == episode.action_intended[2].tolist() == [0.5, 0.5]
+    np.testing.assert_array_equal(episode.action_policy[2], episode.action_base[2])
+    assert np.isnan(episode.action_intended[1]).all()
 
 
 def test_a_refiner_made_for_another_base_is_refused() -> None:
