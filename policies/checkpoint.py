@@ -134,6 +134,24 @@ def load(
     return policy
 
 
+def read_tensors(file: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file.
+
+    Args:
+        file: what `safetensors` wrote.
+        device: where to put them.
+
+    Raises:
+        CheckpointError: if it is missing, cut off or something else, such as a pickle.
+    """
+    try:
+        return safetensors.torch.load_file(file, device=str(device))
+    except (safetensors.SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{file} is damaged ({error}): restore it from a copy, or remove its folder"
+        ) from error
+
+
 def read_header(folder: Path) -> dict[str, Any]:
     """Return the JSON part of a saved policy, checked for format and version.
 
@@ -191,7 +209,7 @@ def _build(folder: Path, header: dict[str, Any]) -> Policy:
         entry = header["tensors"]
         content = (folder / Path(entry["file"]).name).read_bytes()
         checksum, saved = sha256_bytes(content), entry["sha256"]
-        cls, payload = header["class"], header["payload"]
+        cls, payload, _ = header["class"], header["payload"], header["hash"]
     except (KeyError, TypeError, OSError) as error:
         raise CheckpointError(f"{folder / _FILE} is incomplete: {error!r}") from error
     if checksum != saved:
@@ -205,7 +223,7 @@ def _build(folder: Path, header: dict[str, Any]) -> Policy:
         policy: Policy = policy_class.from_payload(payload)
         assert isinstance(policy, torch.nn.Module)
         policy.load_state_dict(safetensors.torch.load(content))
-    except (RuntimeError, KeyError, ValueError, TypeError) as error:
+    except (RuntimeError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as error:
         raise CheckpointError(f"{folder} does not fit its class {cls!r}: {error}") from error
     return policy
 

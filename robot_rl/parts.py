@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from data.manifest import atomic_write_json
+from policies.checkpoint import read_tensors
 from policies.hashing import tensors_hash
 from robot_rl.provenance import versions
 from robot_rl.refiner import Refiner
@@ -109,7 +110,7 @@ def load_refiner(folder: Path | str, *, device: str = "cpu") -> Refiner:
 
     Raises:
         FileNotFoundError: There is none.
-        ValueError: It is of another format, was changed, or a part cannot be found.
+        ValueError: It is of another format, damaged, was changed, or a part cannot be found.
     """
     folder = Path(folder)
     if not (folder / "refiner.json").exists() and (folder / "refiner" / "refiner.json").exists():
@@ -119,14 +120,24 @@ def load_refiner(folder: Path | str, *, device: str = "cpu") -> Refiner:
         raise FileNotFoundError(
             f"{folder} holds no refiner (no refiner.json); give what `robot-rl refine` wrote."
         )
-    manifest = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        return _read(folder, json.loads(file.read_text(encoding="utf-8")), device)
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"The refiner in {folder} is damaged ({error!r}); restore it from a copy, or refine again."
+        ) from error
+
+
+def _read(folder: Path, manifest: Mapping[str, Any], device: str) -> Refiner:
     if manifest.get("format") != FORMAT:
-        raise ValueError(f"{file} has format {manifest.get('format')}; this version reads {FORMAT}.")
+        raise ValueError(
+            f"{folder / 'refiner.json'} has format {manifest.get('format')}; this version reads {FORMAT}."
+        )
     slots: dict[str, Any] = {}
     hooks: list[Any] = []
     everything: dict[str, Tensor] = {}
     for entry in manifest["parts"]:
-        tensors = load_file(folder / entry["file"], device=device)
+        tensors = read_tensors(folder / Path(entry["file"]).name, device)
         part = _find(entry["kind"]).from_payload(entry["payload"], tensors)
         everything |= {f"{entry['file'].removesuffix('.safetensors')}.{k}": v for k, v in tensors.items()}
         if entry["slot"] == "hooks":

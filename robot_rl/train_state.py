@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 
 from data.manifest import atomic_write_bytes
+from policies.checkpoint import read_tensors
 from policies.flow import FlowPolicy
 
 if TYPE_CHECKING:
@@ -63,9 +64,10 @@ class TrainState:
         """Read what `save` wrote.
 
         Raises:
+            CheckpointError: if it is damaged.
             RuntimeError: if it was written by a training of another policy.
         """
-        tensors = safetensors.torch.load_file(folder / _FILE)
+        tensors = read_tensors(folder / _FILE)
         self.generator.set_state(tensors.pop("generator"))
         self.step = int(tensors.pop("step"))
         self.policy.load_state_dict(_below("policy", tensors))

@@ -41,7 +41,8 @@ class InputConfig:
             raise ValueError(f"InputConfig.offsets is {self.offsets}; offsets count steps back, from 1.")
         unknown = set(self.zeroed) - {*self.keys, *self.history_keys}
         if unknown:
-            raise ValueError(f"InputConfig.zeroed names {sorted(unknown)}, which are not read.")
+            read = sorted({*self.keys, *self.history_keys})
+            raise ValueError(f"zeroed names {sorted(unknown)}, which are not read; these are: {read}.")
 
     @property
     def length(self) -> int:
@@ -52,18 +53,25 @@ class InputConfig:
         """Length D of the input vector.
 
         Raises:
-            KeyError: A key is not among the robot's features.
+            ValueError: A key is not among the robot's features.
         """
         for key in (*self.keys, *self.history_keys):
             if key not in features:
-                raise KeyError(f"The residual reads {key!r}, which is not among {sorted(features)}.")
+                raise ValueError(f"The residual reads {key!r}, which is not among {sorted(features)}.")
         size = sum(int(np.prod(features[key].shape)) for key in self.keys)
         past = sum(int(np.prod(features[key].shape)) for key in self.history_keys)
         return size + len(self.offsets) * (past + action_size * self.corrections)
 
     def live(self, request: CorrectorInput) -> NDArray[np.float32]:
-        """Input vectors of one control step, (B, D), from the loop."""
+        """Input vectors of one control step, (B, D), from the loop.
+
+        Raises:
+            ValueError: A measurement is not finite; limits further on would turn it into an ordinary value.
+        """
         history = request.history
+        for key in self.keys:
+            if key not in self.zeroed and not np.isfinite(request.observation[key]).all():
+                raise ValueError(f"The observation {key!r} holds values that are not finite.")
         parts = [self._flat(key, request.observation[key]) for key in self.keys]
         for offset in self.offsets:
             parts += [self._flat(key, history.observation(key, offset)) for key in self.history_keys]

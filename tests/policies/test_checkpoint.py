@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from data.features import Feature
+from data.manifest import sha256_bytes
 from hardware.action_spec import ActionSpec
-from policies.checkpoint import CheckpointError, load, save
+from policies.checkpoint import CheckpointError, load, read_tensors, save
 from policies.hashing import policy_hash
 from policies.template_policy import HoldPolicy
 from tests.policies.tools import FEATURES, SPEC, flow_policy, request
@@ -103,3 +104,17 @@ def test_hash_sees_names_values_and_buffers_but_not_order_or_device(device) -> N
     second = torch.nn.ParameterDict({"b": torch.ones(2), "a": torch.zeros(2)})
     third = torch.nn.ParameterDict({"b": torch.zeros(2), "a": torch.ones(2)})
     assert policy_hash(first) == policy_hash(second) != policy_hash(third)
+
+
+def test_a_pickle_or_half_a_file_under_a_safetensors_name_is_refused_in_one_sentence(tmp_path) -> None:
+    save(flow_policy(), tmp_path)
+    header = json.loads((tmp_path / "policy.json").read_text())
+    file = tmp_path / header["tensors"]["file"]
+    for content in (pickle.dumps({"weights": 1}), file.read_bytes()[:50], b""):
+        file.write_bytes(content)
+        with pytest.raises(CheckpointError, match="is damaged"):
+            read_tensors(file)
+        forged = header | {"tensors": {"file": file.name, "sha256": sha256_bytes(content)}}
+        (tmp_path / "policy.json").write_text(json.dumps(forged))
+        with pytest.raises(CheckpointError, match="does not fit its class"):
+            load(tmp_path)

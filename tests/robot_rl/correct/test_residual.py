@@ -121,3 +121,38 @@ def test_a_changed_tensor_file_is_refused(tmp_path: Path) -> None:
 def test_a_missing_refiner_names_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="robot-rl refine"):
         load_refiner(tmp_path)
+
+
+class BrokenSensor(CountingEnv):
+    """Its force sensor says `value`."""
+
+    value = np.inf
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        return super()._observe() | {"observation.wrench": np.array([self.value], np.float32)}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_measurement_that_is_not_finite_is_refused_by_name(value: float) -> None:
+    env = BrokenSensor()
+    env.value = value
+    refiner = Refiner(correct=ResidualCorrector(_network(trained=True)))
+    with pytest.raises(ValueError, match=r"'observation\.wrench' holds values that are not finite"):
+        run_wave([env], [3], RampPolicy(), refiner)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("refiner.json", b""),
+        ("refiner.json", b'{"format": 1}'),
+        ("refiner.json", b"[]"),
+        ("correct.safetensors", b"\x80\x04K\x01."),  # a pickle
+        ("correct.safetensors", b""),
+    ],
+)
+def test_a_damaged_refiner_is_refused_in_one_sentence(tmp_path: Path, name: str, content: bytes) -> None:
+    save_refiner(tmp_path, Refiner(correct=ResidualCorrector(_network(trained=True))))
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match="is damaged"):
+        load_refiner(tmp_path)
