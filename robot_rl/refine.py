@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 import sim
 from data.config import to_dict
 from data.store import EpisodeStore
 from policies.checkpoint import load as load_policy
+from policies.checkpoint import read_tensors
 from robot_rl.control import ControlLoop, LoopConfig
 from robot_rl.correct.exploration import CorrelatedNoise
 from robot_rl.correct.inputs import InputConfig
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from data.features import Features
     from data.records import Episode
     from policies.policy import Policy
     from robot_rl.progress import Stage
@@ -142,6 +144,13 @@ class Refinement:
         self._store = EpisodeStore(run.path / "episodes")
         self._steps_limit = config.rows * int(self._envs[0].unwrapped.max_steps)  # type: ignore[attr-defined]
         self._network: ResidualNetwork | None = None
+        features = self._envs[0].unwrapped.features  # type: ignore[attr-defined] # the task contract
+        self._inputs = _inputs(config, features)  # before the warm-up, which is long
+        if config.warmup_steps + self._steps_limit > config.env_steps:
+            raise ValueError(
+                f"env_steps is {config.env_steps}; the warm-up and one wave may take {config.warmup_steps} + "
+                f"{self._steps_limit}: allow more steps, or choose fewer rows or warmup_steps."
+            )
         self._started = time.monotonic()
 
     def run(self) -> Path:
@@ -206,14 +215,7 @@ class Refinement:
         return scale
 
     def _build(self, episodes: Sequence[Episode], scale: NDArray[np.float64]) -> ResidualNetwork:
-        features = self._envs[0].unwrapped.features  # type: ignore[attr-defined] # the task contract
-        keys = tuple(key for key in features if not key.startswith("observation.images."))
-        wanted = ("observation.environment_state", "observation.wrench")
-        inputs = InputConfig(
-            keys=keys,
-            history_keys=self.config.history_keys or tuple(key for key in wanted if key in features),
-            zeroed=self.config.zeroed,
-        )
+        inputs = self._inputs
         x = np.concatenate([inputs.recorded(episode) for episode in episodes]).astype(np.float64)
         std = x.std(0)
         # A dimension that hardly moved in the warm-up must not explode when it first does.
@@ -284,9 +286,9 @@ class Refinement:
             )
 
     def _restore(self, checkpoint: Checkpoint) -> tuple[ResidualNetwork, dict[str, Tensor]]:
-        tensors = load_file(checkpoint.path / "actor.safetensors")
+        tensors = read_tensors(checkpoint.path / "actor.safetensors")
         corrector = ResidualCorrector.from_payload(checkpoint.manifest["network"], tensors)
-        return corrector.network, load_file(checkpoint.path / "learner.safetensors")
+        return corrector.network, read_tensors(checkpoint.path / "learner.safetensors")
 
     def _drop_unknown(self, known: set[str]) -> None:
         """Remove episodes recorded after the checkpoint; they will be collected again."""
@@ -315,3 +317,15 @@ class Refinement:
             },
         )
         return self._run.path
+
+
+def _inputs(config: RefineConfig, features: Features) -> InputConfig:
+    """What the residual reads of the task's features: all but pictures."""
+    wanted = ("observation.environment_state", "observation.wrench")
+    inputs = InputConfig(
+        keys=tuple(key for key in features if not key.startswith("observation.images.")),
+        history_keys=config.history_keys or tuple(key for key in wanted if key in features),
+        zeroed=config.zeroed,
+    )
+    inputs.width(features, 0)  # refuses keys that the task does not give
+    return inputs

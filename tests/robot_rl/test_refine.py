@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,3 +130,19 @@ def test_untrained_the_residual_repeats_the_base_bit_equal_on_20_seeds(base: Pat
 def test_senseless_settings_are_refused(base: Path, wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         replace(_config(base, Path("unused")), **wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"zeroed": ("observation.wrnch",)}, r"zeroed names \['observation\.wrnch'\], which are not read"),
+        ({"history_keys": ("observation.force",)}, r"reads 'observation\.force', which is not among"),
+        ({"rows": 40}, r"the warm-up and one wave may take 100 \+ 1000"),
+    ],
+)
+def test_what_does_not_fit_the_task_is_refused_before_the_warm_up(
+    base: Path, tmp_path: Path, wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        refine(replace(_config(base, tmp_path / "run"), **wrong))
+    assert list((tmp_path / "run").iterdir()) == []
