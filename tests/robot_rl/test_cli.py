@@ -126,7 +126,7 @@ def test_a_study_runs_and_makes_its_table(tmp_path, monkeypatch, capsys):
     assert main(["study", "run", str(file), "--minutes", "2"]) == 0
     assert "1 of 1 cells are finished" in capsys.readouterr().out
     assert main(["study", "table", str(file)]) == 0
-    assert "| m, default | 50.0 % |" in (tmp_path / "docs/s.md").read_text()
+    assert "| m | 50.0 % |" in (tmp_path / "docs/s.md").read_text()
 
 
 def test_training_ends_with_where_the_policy_is(tmp_path, monkeypatch, capsys):
