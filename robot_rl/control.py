@@ -123,8 +123,8 @@ class ControlLoop:
                 f"of which {spec.executed_steps} are executed; choose at most "
                 f"{spec.horizon - spec.first_action - spec.executed_steps}."
             )
-        self.refiner.check_base(policy)
         self._hash = policy.hash()
+        self.refiner.check_base(self._hash)
         task: Any = self._envs[0].unwrapped
         _refuse_misfit(policy, task)
         limits = task.action_spec

@@ -118,11 +118,6 @@ class Stages:
         result: dict[str, Any] = self._done[name]
         return result
 
-    @property
-    def timing(self) -> dict[str, float]:
-        """Seconds per stage."""
-        return dict(self._done.get("timing", {}))
-
     def add_seconds(self, seconds: float) -> float:
         """Wall time of this and earlier starts of the run."""
         self._done["seconds"] += seconds

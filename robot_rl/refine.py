@@ -143,7 +143,6 @@ class Refinement:
         self._envs = [sim.make(config.task, **config.task_options) for _ in range(config.rows)]
         self._store = EpisodeStore(run.path / "episodes")
         self._steps_limit = config.rows * int(self._envs[0].unwrapped.max_steps)  # type: ignore[attr-defined]
-        self._network: ResidualNetwork | None = None
         features = self._envs[0].unwrapped.features  # type: ignore[attr-defined] # the task contract
         self._inputs = _inputs(config, features)  # before the warm-up, which is long
         if config.warmup_steps + self._steps_limit > config.env_steps:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from policies.hooks import DenoiseHook  # noqa: TC004 - the loop imports this module without torch
-    from policies.policy import Policy
     from robot_rl.correct.corrector import Corrector  # noqa: TC004 - as above
     from robot_rl.noise.policy import NoisePolicy  # noqa: TC004 - as above
     from robot_rl.select.selector import Selector  # noqa: TC004 - as above
@@ -36,13 +35,15 @@ class Refiner:
     version: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    def check_base(self, policy: Policy) -> None:
+    def check_base(self, found: str) -> None:
         """Refuse a policy that this refiner was not made for.
+
+        Args:
+            found: Hash of the policy.
 
         Raises:
             ValueError: The hashes differ; names both.
         """
-        found = policy.hash()
         if self.base_hash and found != self.base_hash:
             raise ValueError(
                 f"This refiner was made for the base {self.base_hash[:12]}, but the policy is {found[:12]}; "
