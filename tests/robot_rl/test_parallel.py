@@ -48,7 +48,7 @@ def test_leaving_early_ends_the_workers():
     mine = set(multiprocessing.active_children()) - before
     assert mine
     results.close()
-    # The pool's own thread reaps them too; in the moment between the two, a dead process still counts as alive.
+    # The pool's own thread reaps them too; until it is done, a dead process still counts as alive.
     deadline = time.monotonic() + 10
     while any(process.is_alive() for process in mine) and time.monotonic() < deadline:
         time.sleep(0.01)
