@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.events import Event
 from data.steps import ACTION_COLUMNS, STEP_COLUMNS, Chunk, Outcome, Step, check_id
+from data.streams import Stream
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from data.features import Feature
     from data.records import Episode
 
 
@@ -27,6 +30,8 @@ class Piece:
         columns: Rows by column name.
         extra: Rows by key.
         chunks: Plans that were added.
+        streams: Samples by key.
+        events: Events that were added.
     """
 
     steps: int
@@ -34,6 +39,8 @@ class Piece:
     columns: Mapping[str, NDArray[Any]]
     extra: Mapping[str, NDArray[Any]]
     chunks: tuple[Chunk, ...]
+    streams: Mapping[str, Stream]
+    events: tuple[Event, ...]
 
 
 class EpisodeBuilder:
@@ -48,6 +55,7 @@ class EpisodeBuilder:
         base_version: Hash or name of the base policy.
         refiner_version: Hash or name of the refiner.
         metadata: Further facts; the attribute can be added to until `finish`.
+        stream_features: What one sample of a stream is, by key, where it is known.
     """
 
     def __init__(
@@ -61,6 +69,7 @@ class EpisodeBuilder:
         base_version: str = "",
         refiner_version: str = "",
         metadata: Mapping[str, Any] | None = None,
+        stream_features: Mapping[str, Feature] | None = None,
     ) -> None:
         self.id = check_id(id)
         self.metadata: dict[str, Any] = dict(metadata or {})
@@ -77,6 +86,9 @@ class EpisodeBuilder:
         self._extra: dict[str, list[NDArray[Any]]] = {}
         self._columns: dict[str, list[Any]] = {name: [] for name in (*ACTION_COLUMNS, *STEP_COLUMNS)}
         self._chunks: list[Chunk] = []
+        self._streams: dict[str, tuple[list[float], list[float], list[NDArray[Any]]]] = {}
+        self._events: list[Event] = []
+        self.stream_features: dict[str, Feature] = dict(stream_features or {})
         self._forms: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
         self._steps = 0
         self._taken = 0
@@ -143,6 +155,29 @@ class EpisodeBuilder:
         """Add a plan; steps refer to it by its id."""
         self._chunks.append(chunk)
 
+    def stream(self, key: str, time: float, wall_time: float, value: ArrayLike) -> None:
+        """Add one sample of a sensor that has a rate of its own.
+
+        Args:
+            key: As for observations, such as ``"observation.wrench"``.
+            time: When it was taken, monotonic s; kept as measured.
+            wall_time: The same moment, s since 1970-01-01 UTC.
+            value: The sample; the same shape and type each time.
+
+        Raises:
+            ValueError: Its shape or type differs from the samples before; it is not kept then.
+        """
+        array = np.array(value)
+        self._check_form(f"stream {key!r}", array)
+        times, walls, values = self._streams.setdefault(key, ([], [], []))
+        times.append(float(time))
+        walls.append(float(wall_time))
+        values.append(array)
+
+    def event(self, event: Event) -> None:
+        """Add an event."""
+        self._events.append(event)
+
     def take(self) -> Piece:
         """Take out the steps since the last call, for whoever keeps them from now on."""
         piece = Piece(
@@ -151,10 +186,15 @@ class EpisodeBuilder:
             columns={n: np.array(rows, STEP_COLUMNS.get(n, "float64")) for n, rows in self._columns.items()},
             extra=_stacked(self._extra),
             chunks=tuple(self._chunks),
+            streams={
+                key: Stream(np.array(t), np.array(w), np.stack(values), self.stream_features.get(key))
+                for key, (t, w, values) in self._streams.items()
+            },
+            events=tuple(self._events),
         )
         for rows in (*self._observations.values(), *self._extra.values(), *self._columns.values()):
             rows.clear()
-        self._chunks = []
+        self._chunks, self._events, self._streams = [], [], {}
         self._taken = self._steps
         return piece
 
@@ -173,7 +213,9 @@ class EpisodeBuilder:
             raise ValueError(f"Episode {self.id} has no steps; nothing was recorded.")
         piece = self.take()
         parts: dict[str, Any] = {**self.facts, **piece.columns, "outcome": Outcome(outcome)}
-        parts |= {"observations": piece.observations, "extra": piece.extra, "chunks": piece.chunks}
+        parts |= {
+            name: getattr(piece, name) for name in ("observations", "extra", "chunks", "streams", "events")
+        }
         return Episode(**parts)
 
     def _add(self, what: str, rows: dict[str, list[NDArray[Any]]], given: Mapping[str, ArrayLike]) -> None:
@@ -188,13 +230,15 @@ class EpisodeBuilder:
                 f"before {sorted(known)}. A missing sensor is an error, never zeros."
             )
         for key, value in given.items():
-            array = np.asarray(value)
-            form = self._forms.setdefault(f"{what} {key!r}", (array.dtype, array.shape))
-            if form != (array.dtype, array.shape):
-                raise ValueError(
-                    f"Episode {self.id}, step {self._steps}: {what} {key!r} is {array.dtype}{array.shape}, "
-                    f"before {form[0]}{form[1]}."
-                )
+            self._check_form(f"{what} {key!r}", np.asarray(value))
+
+    def _check_form(self, what: str, array: NDArray[Any]) -> None:
+        form = self._forms.setdefault(what, (array.dtype, array.shape))
+        if form != (array.dtype, array.shape):
+            raise ValueError(
+                f"Episode {self.id}, step {self._steps}: {what} is {array.dtype}{array.shape}, "
+                f"before {form[0]}{form[1]}."
+            )
 
     def _action_row(
         self, value: ArrayLike | None, action: NDArray[np.float64], name: str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data.errors import DamagedEpisodeError, StoreError
-from data.layout import FACTS, column_names, episode_from
+from data.layout import column_names, episode_from
 from data.manifest import sha256_bytes
 from data.zarr_files import ArrayMeta, ZarrFileError, group_attributes, group_bytes
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from data.records import Episode
 
 FORMAT = "robot-rl episode"
-VERSION = 1
+VERSION = 2
 GROUP_FILE = "zarr.json"
 
 
@@ -84,7 +84,7 @@ class FolderWriter:
             ValueError: A fact holds NaN or infinity.
             TypeError: A fact is not JSON.
         """
-        for group in sorted({path.split("/")[0] for path in self._files}):
+        for group in sorted(_groups(self._files)):
             self._put(f"{group}/{GROUP_FILE}", group_bytes({}))
         attributes = {"format": FORMAT, "version": VERSION, **facts, "columns": column_names()}
         attributes["files"] = self._files
@@ -137,7 +137,7 @@ def read_episode(folder: Path) -> Episode:
     """
     facts = read_facts(folder)
     try:
-        return episode_from({name: facts[name] for name in FACTS}, _arrays(folder, facts["files"]))
+        return episode_from(facts, _arrays(folder, facts["files"]))
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(folder, f"its parts do not fit together ({error})") from error
 
@@ -151,12 +151,9 @@ def _arrays(folder: Path, files: Mapping[str, tuple[int, str]]) -> dict[str, NDA
         if sha256_bytes(content) != digest:
             raise _damaged(folder, f"{path} was changed after it was written")
         contents[path] = content
-    arrays = {}
-    for path in files:
-        array = path.removesuffix(f"/{GROUP_FILE}")
-        if path.endswith(GROUP_FILE) and "/" in array:
-            arrays[array] = _array(folder, array, contents)
-    return arrays
+    arrays = [path.removesuffix(f"/{GROUP_FILE}") for path in files if path.endswith(f"/{GROUP_FILE}")]
+    groups = _groups(f"{array}/{GROUP_FILE}" for array in arrays)
+    return {array: _array(folder, array, contents) for array in arrays if array not in groups}
 
 
 def _array(folder: Path, path: str, contents: Mapping[str, bytes]) -> NDArray[Any]:
@@ -173,6 +170,16 @@ def _array(folder: Path, path: str, contents: Mapping[str, bytes]) -> NDArray[An
         return np.zeros(meta.shape, meta.dtype)
     rows = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
     return rows[: meta.shape[0]].astype(meta.dtype, copy=False)
+
+
+def _groups(files: Iterable[str]) -> set[str]:
+    """Folders that hold the folders of these files, the episode's own left out."""
+    return {
+        "/".join(parts[:depth])
+        for path in files
+        for parts in [path.split("/")]
+        for depth in range(1, len(parts) - 1)
+    }
 
 
 def _read(folder: Path, path: str) -> bytes:

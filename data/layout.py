@@ -3,8 +3,9 @@
 ``observations/<key>`` (T + 1, ...) and ``extra/<key>`` (T, ...) hold one key each. Columns of steps share
 arrays: ``steps/actions`` (T, 4, A), ``steps/values`` (T, 4) and ``steps/labels`` (T, 7); texts from a fixed
 set stand as their number in the set. ``chunks/table`` (M, 7) holds a row per plan, whose actions, noise and
-candidates follow each other in arrays of their own. The names of all these columns are an attribute of the
-group, as is the rest.
+candidates follow each other in arrays of their own. ``streams/<key>`` is a group of ``times`` (N,),
+``wall_times`` (N,) and ``values`` (N, ...). The names of all these columns are an attribute of the group, as
+are the events and the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from data.events import Event
+from data.features import from_json, to_json
 from data.records import ACTION_COLUMNS, CATEGORIES, STEP_COLUMNS, Chunk, Episode
+from data.streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,6 +44,8 @@ STEP_TABLES: Mapping[str, tuple[str, ...]] = {
 CHUNK_TABLE = ("id", "first_step", "delay", "index", "length", "noise_length", "candidates_length")
 """Columns of the table of plans; -1 stands for what a plan does not have."""
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
+STREAM_PARTS = ("times", "wall_times", "values")
+"""Arrays of a stream."""
 
 
 def check_key(key: str) -> str:
@@ -71,7 +77,26 @@ def episode_arrays(episode: Episode) -> dict[str, NDArray[Any]]:
     arrays = {f"observations/{check_key(key)}": value for key, value in episode.observations.items()}
     arrays |= step_arrays({name: getattr(episode, name) for name in (*ACTION_COLUMNS, *STEP_COLUMNS)})
     arrays |= {f"extra/{check_key(key)}": value for key, value in episode.extra.items()}
-    return arrays | chunk_arrays(episode.chunks)
+    return arrays | chunk_arrays(episode.chunks) | stream_arrays(episode.streams)
+
+
+def stream_arrays(streams: Mapping[str, Stream]) -> dict[str, NDArray[Any]]:
+    """Times and samples of streams by path."""
+    return {
+        f"streams/{check_key(key)}/{part}": getattr(stream, part)
+        for key, stream in streams.items()
+        for part in STREAM_PARTS
+    }
+
+
+def episode_facts(episode: Episode) -> dict[str, Any]:
+    """What of an episode is an attribute, as JSON."""
+    features = {key: s.feature for key, s in episode.streams.items() if s.feature is not None}
+    return {
+        **{name: getattr(episode, name) for name in FACTS},
+        "events": [event.to_json() for event in episode.events],
+        "stream_features": to_json(features),
+    }
 
 
 def chunk_arrays(chunks: Iterable[Chunk]) -> dict[str, NDArray[Any]]:
@@ -126,11 +151,22 @@ def episode_from(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -
     parts["observations"] = _below("observations/", arrays)
     parts["extra"] = _below("extra/", arrays)
     parts["chunks"] = _plans(_below("chunks/", arrays))
+    parts["streams"] = _streams(_below("streams/", arrays), facts.get("stream_features", {}))
+    parts["events"] = tuple(Event.from_json(event) for event in facts.get("events", ()))
     return Episode(**parts)
 
 
 def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return {path.removeprefix(prefix): array for path, array in arrays.items() if path.startswith(prefix)}
+
+
+def _streams(arrays: Mapping[str, NDArray[Any]], features: Mapping[str, Any]) -> dict[str, Stream]:
+    known = from_json(features)
+    keys = dict.fromkeys(path.rpartition("/")[0] for path in arrays)
+    return {
+        key: Stream(*(arrays[f"{key}/{part}"] for part in STREAM_PARTS), feature=known.get(key))
+        for key in keys
+    }
 
 
 def _within(codes: NDArray[Any], count: int, name: str) -> NDArray[Any]:

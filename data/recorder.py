@@ -18,9 +18,10 @@ import numpy as np
 
 from data.episode_folder import FolderWriter
 from data.errors import StoreError
-from data.layout import check_key, chunk_arrays, step_arrays
+from data.features import to_json
+from data.layout import check_key, chunk_arrays, step_arrays, stream_arrays
 from data.manifest import sha256_bytes
-from data.records import plain
+from data.plain import plain
 from data.steps import Outcome
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from data.builder import EpisodeBuilder, Piece
+    from data.events import Event
     from data.steps import Chunk, Step
 
 _JOURNAL = "journal.jsonl"
@@ -61,12 +63,15 @@ class Recording:
             return cls(folder, {}, (), 0)
         segments: list[str] = []
         steps = 0
+        events: list[Any] = []
         for entry in entries:
             path = folder / str(entry["segment"])
             if not path.is_file() or sha256_bytes(path.read_bytes()) != entry["sha256"]:
                 break
             segments.append(path.name)
-            steps, facts = int(entry["steps"]), {**facts, "metadata": entry["metadata"]}
+            events += entry.get("events", [])
+            steps = int(entry["steps"])
+            facts = {**facts, "metadata": entry["metadata"], "events": events}
         return cls(folder, facts, tuple(segments), steps)
 
     def write_episode(self, target: Path, facts: Mapping[str, Any]) -> None:
@@ -123,7 +128,7 @@ class Recorder:
         self._open = True
         self._flushed = 0
         self._segments = 0
-        self._journal(plain({**builder.facts}))
+        self._journal(plain({**builder.facts, "stream_features": to_json(builder.stream_features)}))
 
     @property
     def id(self) -> str:
@@ -169,6 +174,17 @@ class Recorder:
         self._needs_open()
         self._builder.add_chunk(chunk)
 
+    def stream(self, key: str, time: float, wall_time: float, value: ArrayLike) -> None:
+        """Add one sample of a sensor that has a rate of its own; see `EpisodeBuilder.stream`."""
+        self._needs_open()
+        check_key(key)
+        self._builder.stream(key, time, wall_time, value)
+
+    def event(self, event: Event) -> None:
+        """Add an event; it is on disk after the next flush."""
+        self._needs_open()
+        self._builder.event(event)
+
     def flush(self) -> None:
         """Put all steps so far on disk.
 
@@ -186,6 +202,7 @@ class Recorder:
             "sha256": sha256_bytes(content),
             "steps": len(self._builder),
             "metadata": plain(self.metadata),
+            "events": [event.to_json() for event in piece.events],
         }
         try:
             (self._folder / name).write_bytes(content)
@@ -257,7 +274,7 @@ def _segment(piece: Piece) -> bytes:
     arrays = {f"observations/{key}": rows for key, rows in piece.observations.items()}
     arrays |= step_arrays(piece.columns)
     arrays |= {f"extra/{key}": rows for key, rows in piece.extra.items()}
-    arrays |= chunk_arrays(piece.chunks)
+    arrays |= chunk_arrays(piece.chunks) | stream_arrays(piece.streams)
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()

@@ -6,7 +6,6 @@ since a record of what happened does not change; take ``array.copy()`` to work o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.builder import EpisodeBuilder
+from data.events import Event
+from data.plain import plain
 from data.steps import (
     ACTION_COLUMNS,
     STEP_COLUMNS,
@@ -26,6 +27,7 @@ from data.steps import (
     check_id,
     frozen,
 )
+from data.streams import Stream
 
 if TYPE_CHECKING:
     from enum import StrEnum
@@ -85,6 +87,9 @@ class Episode:
         metadata: Further facts, such as the drawn estimate error; kept as JSON types, NumPy numbers become
             plain ones and numbers that are not finite become None.
         extra: Diagnostics per step, each (T, ...), such as the contact force.
+        streams: Sensors with rates of their own by observation key, such as ``observation.wrench`` at
+            500 Hz; `data.steps_view.at_steps` shows them as the steps saw them.
+        events: Pauses, takeovers, marks and notes, in the order they were reported.
     """
 
     id: str
@@ -114,6 +119,8 @@ class Episode:
     refiner_version: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    streams: Mapping[str, Stream] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
 
     def __post_init__(self) -> None:
         """Copy, freeze and check every array."""
@@ -121,6 +128,8 @@ class Episode:
         put = object.__setattr__
         put(self, "outcome", Outcome(self.outcome))
         put(self, "chunks", tuple(self.chunks))
+        put(self, "streams", dict(self.streams))
+        put(self, "events", tuple(self.events))
         put(self, "metadata", plain(dict(self.metadata)))
         for name in ACTION_COLUMNS:
             put(self, name, frozen(getattr(self, name), "float64"))
@@ -200,29 +209,10 @@ def _same(a: Any, b: Any) -> bool:  # noqa: ANN401 - every kind of field
         return (
             a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
         )
-    if isinstance(a, Chunk) and isinstance(b, Chunk):
-        return all(_same(getattr(a, f.name), getattr(b, f.name)) for f in fields(Chunk))
+    if isinstance(a, Chunk | Stream) and type(a) is type(b):
+        return all(_same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_same, a, b))
     return bool(a == b)
-
-
-def plain(value: Any) -> Any:  # noqa: ANN401 - recursive over every JSON-able value
-    """A value with JSON types only: NumPy numbers and arrays become plain ones, NaN and infinity None.
-
-    Raises:
-        TypeError: The value holds something that is not JSON.
-    """
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
-        return str(value) if isinstance(value, str) else value
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    raise TypeError(f"{value!r} of type {type(value).__name__} has no place in an episode's metadata.")

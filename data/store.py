@@ -17,7 +17,7 @@ from data.builder import EpisodeBuilder
 from data.episode_folder import GROUP_FILE, FolderWriter, read_episode, read_facts
 from data.errors import DamagedEpisodeError, LockedStoreError, StoreError
 from data.features import Features, differences, from_array, from_json, to_json
-from data.layout import FACTS, episode_arrays
+from data.layout import episode_arrays, episode_facts
 from data.lock import FileLock
 from data.manifest import atomic_write_bytes
 from data.recorder import Recorder, Recording
@@ -190,8 +190,7 @@ class EpisodeStore:
                 writer = FolderWriter(folder / "episode")
                 for path, rows in arrays.items():
                     writer.array(path, [rows], len(rows))
-                facts = {name: getattr(episode, name) for name in FACTS}
-                writer.finish({**facts, **self._context(), "steps": len(episode)})
+                writer.finish({**episode_facts(episode), **self._context(), "steps": len(episode)})
                 self._publish(folder, episode.id)
             except OSError as error:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from data.events import Event, EventKind
+from data.features import Feature
 from data.records import Chunk, EpisodeBuilder, Outcome, SegmentKind, Source, Step
 
 
@@ -43,6 +45,32 @@ def fill(target, steps, rng):
         )
         extra = {"contact_force_n": rng.random(), "residual": rng.random(3)}
         target.append(step, observation(rng), extra)
+
+
+STREAM_FEATURES = {"observation.wrench": Feature((6,), "float32", "N")}
+
+
+def fill_streams(target, steps, rng):
+    """Feed what came between the steps: ten forces per step, a touch picture at every third, two events."""
+    for t in range(steps):
+        for i in range(10):
+            moment = 12.5 + 0.05 * t + 0.005 * i + 1e-4 * rng.random()
+            target.stream("observation.wrench", moment, 1.7e9 + moment, rng.normal(size=6).astype(np.float32))
+        if t % 3 == 0:
+            picture = rng.integers(0, 255, (6, 4, 3), dtype=np.uint8)
+            target.stream("observation.images.gel", 12.5 + 0.05 * t, 1.7e9 + 0.05 * t, picture)
+        if t in (2, 4):
+            kind = EventKind.PAUSE if t == 2 else EventKind.RESUME
+            facts = {"force_n": float(rng.normal()), "key": "space"}
+            target.event(Event(time=12.5 + 0.05 * t, wall_time=1.7e9, kind=kind, because="tea", data=facts))
+
+
+def streaming_episode(id_="streams", steps=13, seed=0):
+    """An episode with streams and events besides its steps."""
+    builder = EpisodeBuilder(id=id_, task="insert the peg", seed=seed, stream_features=STREAM_FEATURES)
+    fill(builder, steps, np.random.default_rng(seed))
+    fill_streams(builder, steps, np.random.default_rng(seed + 1000))
+    return builder.finish(Outcome.SUCCESS)
 
 
 def episode(id_="one", steps=13, seed=0):

@@ -1,3 +1,4 @@
+import json
 import logging
 import os
 import resource
@@ -11,11 +12,14 @@ import numpy as np
 import pytest
 import zarr
 
+from data.episode_folder import GROUP_FILE, read_facts
 from data.errors import DamagedEpisodeError, LockedStoreError, StoreError
 from data.features import Feature
+from data.manifest import sha256_bytes
 from data.records import Outcome, equal
 from data.store import EpisodeStore, Partial
-from tests.data.episodes import episode, fill, observation
+from data.zarr_files import group_bytes
+from tests.data.episodes import STREAM_FEATURES, episode, fill, fill_streams, observation, streaming_episode
 
 
 @pytest.fixture
@@ -85,6 +89,49 @@ def test_a_recorded_episode_equals_the_one_that_was_built(tmp_path):
     assert equal(store.read("one"), episode())
     assert store.partials() == []
     assert [entry.name for entry in store.path.iterdir() if entry.name.startswith(".")] == []
+
+
+def test_streams_and_events_come_back_equal_bit_for_bit(tmp_path):
+    store = EpisodeStore(tmp_path / "s")
+    whole = streaming_episode()
+    store.write(whole)
+    found = store.read("streams")
+    assert equal(found, whole)
+    assert found.streams["observation.wrench"].feature == STREAM_FEATURES["observation.wrench"]
+    assert [str(event.kind) for event in found.events] == ["pause", "resume"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        group = zarr.open_group(store.path / "streams", mode="r")
+        np.testing.assert_array_equal(
+            group["streams/observation.wrench/values"][:], whole.streams["observation.wrench"].values
+        )
+        assert group.attrs["events"][0]["because"] == "tea"
+
+
+def test_recorded_streams_and_events_equal_those_that_were_built(tmp_path):
+    store = EpisodeStore(tmp_path / "s")
+    facts = {"id": "streams", "task": "insert the peg", "seed": 0, "stream_features": STREAM_FEATURES}
+    recorder = store.recorder(flush_every=5, **facts)
+    fill(recorder, 13, np.random.default_rng(0))
+    fill_streams(recorder, 13, np.random.default_rng(1000))
+    recorder.finish(Outcome.SUCCESS)
+    assert equal(store.read("streams"), streaming_episode())
+
+
+def as_version_1(folder):
+    """Rewrite an episode's attributes as the first release wrote them."""
+    facts = {
+        name: value for name, value in read_facts(folder).items() if name not in ("events", "stream_features")
+    }
+    facts["version"] = 1
+    digest = sha256_bytes(json.dumps(facts, sort_keys=True, allow_nan=False).encode())
+    (folder / GROUP_FILE).write_bytes(group_bytes({**facts, "sha256": digest}))
+
+
+def test_episodes_of_the_first_format_version_are_read(store):
+    as_version_1(store.path / "b")
+    assert equal(store.read("b"), episode("b", steps=8, seed=1))
+    assert store.summary("b").steps == 8
 
 
 FILES = [
