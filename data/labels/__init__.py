@@ -1,0 +1,23 @@
+"""Labels that methods learn from, derived from recorded facts by one table."""
+
+from data.labels.interpret import CLASSES, imitation_actions, label
+from data.labels.result import Labels, count
+from data.labels.segments import Segment, segments
+from data.labels.table import TABLE, Cell, Imitate, Indicator, Region, Rule, find_rule
+
+__all__ = [
+    "CLASSES",
+    "TABLE",
+    "Cell",
+    "Imitate",
+    "Indicator",
+    "Labels",
+    "Region",
+    "Rule",
+    "Segment",
+    "count",
+    "find_rule",
+    "imitation_actions",
+    "label",
+    "segments",
+]

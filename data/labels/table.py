@@ -1,0 +1,271 @@
+"""What each method makes of the steps around a takeover, as data.
+
+One episode reads ``P0 P1 | H | P2``: the policy, its last K steps before a person took over, the person, and
+the policy again after the last hand-back. An episode of which the policy did all is a case of its own, since
+two methods treat it apart. `data.labels.label` interprets this table and holds no rule about a method itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Region(StrEnum):
+    """Where in an episode a step lies."""
+
+    EARLY = "P0"
+    LAST = "P1"
+    HUMAN = "H"
+    AFTER = "P2"
+    DEMO = "demos"
+    AUTONOMOUS = "autonomous"
+    PAUSED = "paused"
+
+
+class Imitate(StrEnum):
+    """Weight of a step in imitation."""
+
+    NO = "no"
+    YES = "yes"
+    GATE = "gate"
+    """The gate's value when the episode succeeded, else 0."""
+    CLASS = "class"
+    """1 when a critic called the step progress or recovery, else 0."""
+    SUCCESS = "success"
+    """1 when the episode succeeded, else 0."""
+
+
+class Indicator(StrEnum):
+    """Where the advantage indicator that conditions a policy comes from."""
+
+    NONE = "none"
+    ADVANTAGE = "advantage"
+    FORCED = "forced"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What one method makes of the steps of one region.
+
+    Attributes:
+        imitate: Weight in imitation.
+        critic: A critic or value network learns from the executed action.
+        online: Belongs to the half of a batch that holds own experience.
+        prior: Belongs to the half that holds demonstrations (demo buffer, offline buffer).
+        viability: The episode's outcome is a label of these steps.
+        progress: Targets of time to success, in episodes that succeeded.
+        indicator: Where the advantage indicator comes from.
+        preference: 0 undesirable, 1 desirable, 2 desirable and a person's; -1 none.
+        cut: The episode ends before these steps; they and all that follow are dropped.
+    """
+
+    imitate: Imitate = Imitate.NO
+    critic: bool = False
+    online: bool = False
+    prior: bool = False
+    viability: bool = False
+    progress: bool = False
+    indicator: Indicator = Indicator.NONE
+    preference: int = -1
+    cut: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One row of the table.
+
+    Attributes:
+        name: Name of the method, as typed by a user.
+        title: Name of the method, as written by its authors.
+        source: Where the method is described.
+        cells: By region, without `Region.PAUSED`: no method learns from a paused step.
+        window: K, policy steps before a takeover that count as P1; at least 1, so that the frame at which
+            the key was pressed is one of them.
+        rewind: Whether rewinding counts as imitation data.
+    """
+
+    name: str
+    title: str
+    source: str
+    cells: Mapping[Region, Cell]
+    window: int = 10
+    rewind: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the window and that no cell is missing."""
+        wanted = set(Region) - {Region.PAUSED}
+        if set(self.cells) != wanted:
+            raise ValueError(
+                f"Rule {self.name!r} has cells for {sorted(self.cells)}; give one for each of "
+                f"{sorted(wanted)}."
+            )
+        if self.window < 1:
+            raise ValueError(
+                f"Rule {self.name!r} has a window of {self.window}; at least 1 is needed: the frame at which "
+                "a person took over belongs to the policy."
+            )
+        object.__setattr__(self, "cells", MappingProxyType(dict(self.cells)))
+
+
+_DROPPED = Cell()
+_IMITATED = Cell(imitate=Imitate.YES, online=True)
+_DEMONSTRATED = Cell(imitate=Imitate.YES, prior=True)
+_REPLAYED = Cell(critic=True, online=True)
+_CLASSED = Cell(imitate=Imitate.CLASS, online=True)
+_JUDGED = Cell(imitate=Imitate.YES, critic=True, online=True, indicator=Indicator.ADVANTAGE)
+_GATED = Cell(imitate=Imitate.GATE, progress=True, online=True)
+_GATED_AND_LABELLED = Cell(imitate=Imitate.GATE, progress=True, viability=True, online=True)
+_BOTH_TERMS = Cell(imitate=Imitate.YES, critic=True, online=True)
+
+
+def _rule(
+    name: str,
+    title: str,
+    source: str,
+    cells: tuple[Cell, Cell, Cell, Cell, Cell],
+    *,
+    autonomous: Cell | None = None,
+    rewind: bool = False,
+) -> Rule:
+    """Row with cells in the order P0, P1, H, P2, demos; an autonomous episode is like P0 unless said."""
+    order = (Region.EARLY, Region.LAST, Region.HUMAN, Region.AFTER, Region.DEMO)
+    all_cells = dict(zip(order, cells, strict=True)) | {Region.AUTONOMOUS: autonomous or cells[0]}
+    return Rule(name=name, title=title, source=source, cells=all_cells, rewind=rewind)
+
+
+TABLE: Mapping[str, Rule] = MappingProxyType(
+    {
+        rule.name: rule
+        for rule in (
+            _rule(
+                "hg-dagger",
+                "HG-DAgger",
+                "Kelly et al. 2019, arXiv 1810.02890",
+                (_DROPPED, _DROPPED, _IMITATED, _DROPPED, _DEMONSTRATED),
+            ),
+            _rule(
+                "hil-serl",
+                "HIL-SERL, RLPD",
+                "Luo et al. 2024, arXiv 2410.21845; Ball et al. 2023, arXiv 2302.02948",
+                (
+                    _REPLAYED,
+                    _REPLAYED,
+                    Cell(critic=True, online=True, prior=True),
+                    _REPLAYED,
+                    Cell(critic=True, prior=True),
+                ),
+            ),
+            _rule(
+                "lwd",
+                "LWD",
+                "arXiv 2605.00416",
+                (_REPLAYED, _REPLAYED, _REPLAYED, _REPLAYED, Cell(critic=True, prior=True)),
+            ),
+            _rule(
+                "habc",
+                "HABC",
+                "arXiv 2606.17043",
+                (
+                    _GATED,
+                    _GATED,
+                    Cell(imitate=Imitate.YES, progress=True, online=True),
+                    _GATED_AND_LABELLED,
+                    Cell(imitate=Imitate.YES, progress=True, prior=True),
+                ),
+                autonomous=_GATED_AND_LABELLED,
+            ),
+            _rule(
+                "recap",
+                "RECAP",
+                "arXiv 2511.14759",
+                (
+                    _JUDGED,
+                    _JUDGED,
+                    Cell(imitate=Imitate.YES, critic=True, online=True, indicator=Indicator.FORCED),
+                    _JUDGED,
+                    Cell(imitate=Imitate.YES, critic=True, prior=True, indicator=Indicator.FORCED),
+                ),
+            ),
+            _rule(
+                "sop",
+                "SOP with HG-DAgger",
+                "arXiv 2601.03044",
+                (_DROPPED, _DROPPED, _IMITATED, _DROPPED, _DEMONSTRATED),
+            ),
+            _rule(
+                "help",
+                "HELP",
+                "arXiv 2607.09776",
+                (_CLASSED, _CLASSED, _IMITATED, _CLASSED, _DEMONSTRATED),
+            ),
+            _rule(
+                "rac",
+                "RaC",
+                "arXiv 2509.07953",
+                (_DROPPED, _DROPPED, _IMITATED, Cell(cut=True), _DEMONSTRATED),
+                autonomous=Cell(imitate=Imitate.SUCCESS, online=True),
+                rewind=True,
+            ),
+            _rule(
+                "apo",
+                "APO",
+                "arXiv 2506.07127",
+                (
+                    Cell(preference=1, online=True),
+                    Cell(preference=0, online=True),
+                    Cell(preference=2, online=True),
+                    Cell(preference=1, online=True),
+                    Cell(preference=1, prior=True),
+                ),
+            ),
+            _rule(
+                "conrft",
+                "ConRFT",
+                "arXiv 2502.05450",
+                (
+                    _BOTH_TERMS,
+                    _BOTH_TERMS,
+                    Cell(imitate=Imitate.YES, critic=True, online=True, prior=True),
+                    _BOTH_TERMS,
+                    Cell(imitate=Imitate.YES, critic=True, prior=True),
+                ),
+            ),
+            _rule(
+                "thrifty-dagger",
+                "ThriftyDAgger",
+                "Hoque et al. 2021, arXiv 2109.08273",
+                (
+                    _REPLAYED,
+                    _REPLAYED,
+                    Cell(imitate=Imitate.YES, critic=True, online=True),
+                    _REPLAYED,
+                    Cell(imitate=Imitate.YES, critic=True, prior=True),
+                ),
+            ),
+        )
+    }
+)
+"""The table: a rule by its name."""
+
+_ALIASES = {"rlpd": "hil-serl", "hg": "hg-dagger", "thrifty": "thrifty-dagger", "hilserl": "hil-serl"}
+
+
+def find_rule(name: str | Rule) -> Rule:
+    """A rule by name; underscores and capitals are forgiven, and a rule of your own passes through.
+
+    Raises:
+        KeyError: There is no such rule; names the nearest ones.
+    """
+    if isinstance(name, Rule):
+        return name
+    wanted = name.lower().replace("_", "-")
+    wanted = _ALIASES.get(wanted, wanted)
+    if wanted not in TABLE:
+        near = get_close_matches(wanted, TABLE, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise KeyError(f"There is no labelling rule {name!r}; known: {', '.join(TABLE)}.{hint}")
+    return TABLE[wanted]
