@@ -1,4 +1,7 @@
-"""What one entry of an observation or action is: shape, type, unit and the names of its dimensions."""
+"""What one entry of an observation or action is: shape, type, unit, names, conventions of its numbers.
+
+`data.conventions` brings arrays from one convention to another.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _KINDS = "biuf"  # booleans, signed and unsigned integers, floats: never objects
+ROTATION_SIZES: Mapping[str, int] = {
+    "rotvec": 3,
+    "quaternion_wxyz": 4,
+    "quaternion_xyzw": 4,
+    "rotation_6d": 6,
+}
+"""Forms of a rotation and how many numbers each takes; defined in `hardware.rotations`."""
+_CHOICES: Mapping[str, tuple[str, ...]] = {"layout": ("", "hwc", "chw"), "mode": ("", "absolute", "delta")}
+_LATER = ("layout", "rotations", "mode")  # fields that older files do not have
 
 
 @dataclass(frozen=True)
@@ -25,6 +37,11 @@ class Feature:
         unit: SI unit of every element, such as ``"m"`` or ``"N"``; empty when there is none or they differ.
         names: For a vector one name per element, otherwise one per axis; may be empty.
         description: One sentence for people.
+        layout: Axes of a picture: ``"hwc"`` (height, width, channels), which is also meant when it is empty,
+            or ``"chw"``.
+        rotations: (index of the first element, form) of each rotation within a vector, such as
+            ``((3, "quaternion_xyzw"),)`` for a pose; forms as in `ROTATION_SIZES`.
+        mode: ``"absolute"`` or ``"delta"`` (to the value one step before); empty when not said.
     """
 
     shape: tuple[int, ...]
@@ -32,6 +49,9 @@ class Feature:
     unit: str = ""
     names: tuple[str, ...] = ()
     description: str = ""
+    layout: str = ""
+    rotations: tuple[tuple[int, str], ...] = ()
+    mode: str = ""
 
     def __post_init__(self) -> None:
         """Check the shape, the type and the names; lists (as JSON gives them) become tuples."""
@@ -54,6 +74,7 @@ class Feature:
                 f"Feature has {len(self.names)} names {self.names} for shape {self.shape}; give {wanted} "
                 "(one per element of a vector, one per axis otherwise) or none."
             )
+        self._check_conventions()
 
     @property
     def size(self) -> int:
@@ -63,7 +84,7 @@ class Feature:
     @property
     def is_image(self) -> bool:
         """Whether this is a (height, width, channels) picture of 8-bit values."""
-        return len(self.shape) == 3 and self.dtype == "uint8"
+        return len(self.shape) == 3 and self.dtype == "uint8" and self.layout != "chw"
 
     def dimension(self, index: int) -> str:
         """Name of the element at a flat index, for messages; ``[row, column]`` where it has no name.
@@ -80,13 +101,37 @@ class Feature:
             return self.names[index]
         return str([int(i) for i in np.unravel_index(index, self.shape)]) if self.shape else "scalar"
 
+    def _check_conventions(self) -> None:
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"Feature {name} is {getattr(self, name)!r}; allowed: {allowed}.")
+        if self.layout and len(self.shape) != 3:
+            raise ValueError(
+                f"Feature of shape {self.shape} has layout {self.layout!r}; a picture has 3 axes."
+            )
+        rotations = tuple(sorted((int(start), str(form)) for start, form in self.rotations))
+        object.__setattr__(self, "rotations", rotations)
+        end = 0
+        for start, form in rotations:
+            if form not in ROTATION_SIZES:
+                raise ValueError(f"Rotation form {form!r} is unknown; allowed: {', '.join(ROTATION_SIZES)}.")
+            if len(self.shape) != 1 or not end <= start <= self.shape[0] - ROTATION_SIZES[form]:
+                raise ValueError(
+                    f"Rotations {rotations} do not fit a feature of shape {self.shape}: each needs its own "
+                    f"{ROTATION_SIZES[form]} elements ({form}) of one vector."
+                )
+            end = start + ROTATION_SIZES[form]
+
 
 type Features = Mapping[str, Feature]
 """Feature of each key, such as ``observation.state``."""
 
 
 def to_json(features: Features) -> dict[str, dict[str, Any]]:
-    """Describe features with JSON types only; the inverse of `from_json`."""
+    """Describe features with JSON types only; the inverse of `from_json`.
+
+    Conventions that are not said are left out, so that what says none reads as it always did.
+    """
     return {
         key: {
             "shape": list(f.shape),
@@ -95,8 +140,13 @@ def to_json(features: Features) -> dict[str, dict[str, Any]]:
             "names": list(f.names),
             "description": f.description,
         }
+        | {name: _lists(value) for name in _LATER if (value := getattr(f, name))}
         for key, f in features.items()
     }
+
+
+def _lists(value: Any) -> Any:  # noqa: ANN401 - text, or rotations
+    return [list(entry) for entry in value] if isinstance(value, tuple) else value
 
 
 def from_json(mapping: Mapping[str, Mapping[str, Any]]) -> dict[str, Feature]:
@@ -109,7 +159,7 @@ def from_json(mapping: Mapping[str, Mapping[str, Any]]) -> dict[str, Feature]:
     for key, entry in mapping.items():
         try:
             features[key] = Feature(**{**entry, "shape": tuple(entry["shape"])})
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, ValueError) as error:
             raise ValueError(f"Feature {key!r} cannot be read from {dict(entry)!r}: {error}.") from error
     return features
 
@@ -124,7 +174,7 @@ def differences(
 ) -> list[str]:
     """Say in words how two sets of features differ.
 
-    Descriptions are not compared, and names and units only where both sides state them.
+    Descriptions are not compared, and names, units and conventions only where both sides state them.
 
     Args:
         expected: What is needed.
@@ -148,11 +198,8 @@ def differences(
 
 def _one_difference(want: Feature, have: Feature, expected_by: str, found_in: str) -> list[str]:
     pairs: list[tuple[str, Any, Any]] = [("shape", want.shape, have.shape), ("dtype", want.dtype, have.dtype)]
-    pairs += [
-        (w, a, b)
-        for w, a, b in (("unit", want.unit, have.unit), ("names", want.names, have.names))
-        if a and b
-    ]
+    stated = [(name, getattr(want, name), getattr(have, name)) for name in ("unit", "names", *_LATER)]
+    pairs += [(name, a, b) for name, a, b in stated if a and b]
     return [f"{what} is {b} in {found_in} but {a} in {expected_by}." for what, a, b in pairs if a != b]
 
 

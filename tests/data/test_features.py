@@ -16,6 +16,40 @@ def test_features_survive_json():
         from_json({"a": {"dtype": "float32"}})
 
 
+def test_conventions_survive_json_and_older_descriptions_still_read():
+    pose = Feature((8,), "float32", rotations=((3, "quaternion_xyzw"),), mode="absolute")
+    features = {"pose": pose, "picture": Feature((3, 4, 6), "uint8", layout="chw")}
+    assert from_json(json.loads(json.dumps(to_json(features)))) == features
+    assert not features["picture"].is_image
+    plain = to_json({"observation.state": STATE})["observation.state"]
+    assert sorted(plain) == ["description", "dtype", "names", "shape", "unit"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "conventions", "match"),
+    [
+        ((4, 6, 3), {"layout": "hcw"}, "layout is 'hcw'; allowed"),
+        ((4, 6), {"layout": "hwc"}, "3 axes"),
+        ((7,), {"mode": "relative"}, "mode is 'relative'"),
+        ((7,), {"rotations": ((3, "euler"),)}, "'euler' is unknown"),
+        ((7,), {"rotations": ((4, "quaternion_xyzw"),)}, "do not fit"),
+        ((7,), {"rotations": ((-1, "rotvec"),)}, "do not fit"),
+        ((7,), {"rotations": ((0, "quaternion_xyzw"), (3, "rotvec"))}, "do not fit"),
+    ],
+)
+def test_impossible_conventions_are_refused(shape, conventions, match):
+    with pytest.raises(ValueError, match=match):
+        Feature(shape, "uint8", **conventions)
+
+
+def test_a_convention_differs_only_where_both_sides_state_it():
+    other = Feature((4,), "float32", rotations=((0, "quaternion_wxyz"),), mode="delta")
+    here = Feature((4,), "float32", rotations=((0, "quaternion_xyzw"),))
+    assert differences({"q": here}, {"q": Feature((4,), "float32")}) == []
+    (line,) = differences({"q": here}, {"q": other})
+    assert "rotations is ((0, 'quaternion_wxyz'),) in found" in line
+
+
 def test_dimensions_have_names_for_messages():
     assert (STATE.size, STATE.dimension(1)) == (2, "y")
     assert IMAGE.is_image
