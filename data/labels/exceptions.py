@@ -69,7 +69,7 @@ def leave_out_crossings(
             "weights are at least 0."
         )
     weight[unknown] = 0.0
-    rewarded = lost & (reward != 0)
+    rewarded = lost & (reward != 0) & columns["critic"].any()
     _clear(columns, crossing, ("critic", "progress"))
     if crossing.any():
         notes.append(f"{crossing.sum()} transitions are left out: time was lost before their next state.")

@@ -83,7 +83,7 @@ def label(
             what is allowed.
     """
     row = find_rule(rule)
-    found = sources(episode, period)
+    found = sources(episode)
     lost = broken(episode, period, found)
     region = regions(found, lost, row.window if window is None else window)
     given = _Given(advantage, threshold, gate, classes)

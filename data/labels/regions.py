@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.labels.segments import numbers, recorded_events, runs
+from data.events import EventKind
+from data.labels.segments import numbers, runs
 from data.labels.table import Region
 from data.steps import Outcome, Source
 
@@ -86,5 +87,6 @@ def bootstraps(episode: Episode) -> NDArray[np.bool_]:
 
 def _stopped(episode: Episode) -> bool:
     """Whether an emergency stop was recorded and no person judged the episode."""
-    kinds = {str(event.kind) for event in recorded_events(episode)}
-    return "emergency_stop" in kinds and not kinds & {"mark_success", "mark_failure"}
+    kinds = {event.kind for event in episode.events}
+    judged = {EventKind.MARK_SUCCESS, EventKind.MARK_FAILURE}
+    return EventKind.EMERGENCY_STOP in kinds and not kinds & judged

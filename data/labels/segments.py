@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from data.events import EventKind
 from data.steps import Source
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 GAP = 1.5
 """Control periods between two steps beyond which time was lost between them."""
-_BREAKING = ("pause", "resume", "emergency_stop")
+_BREAKING = (EventKind.PAUSE, EventKind.RESUME, EventKind.EMERGENCY_STOP)
 """Events between two steps that end a continuous recording."""
 
 
@@ -47,11 +48,6 @@ class Segment:
         return self.stop - self.start
 
 
-def recorded_events(episode: Episode) -> tuple[Any, ...]:
-    """Events of an episode; none in an episode recorded before events were."""
-    return tuple(getattr(episode, "events", ()))
-
-
 def control_period(times: NDArray[np.float64]) -> float:
     """Usual interval between steps, s: the lower median; infinite for fewer than two steps.
 
@@ -63,31 +59,27 @@ def control_period(times: NDArray[np.float64]) -> float:
     return float(np.quantile(np.diff(times), 0.5, method="lower"))
 
 
-def sources(episode: Episode, period: float | None = None) -> NDArray[np.str_]:
+def sources(episode: Episode) -> NDArray[np.str_]:
     """Who really acted at each step, (T,) of text.
 
     That is the recorded source, except for two kinds of steps that the events correct: steps sent between a
     pause and its resume are paused, and a first human step that was sent before the takeover was pressed is
     still the policy's.
-
-    Args:
-        episode: The episode.
-        period: Control period, s; the usual interval between its steps when None.
     """
     found = episode.source.copy()
-    times, events = episode.monotonic_time, sorted(recorded_events(episode), key=lambda event: event.time)
+    times, events = episode.monotonic_time, sorted(episode.events, key=lambda event: event.time)
     since: float | None = None
     for event in events:
-        if event.kind == "pause" and since is None:
+        if event.kind is EventKind.PAUSE and since is None:
             since = event.time
-        elif event.kind == "resume" and since is not None:
+        elif event.kind is EventKind.RESUME and since is not None:
             found[(times >= since) & (times < event.time)] = Source.PAUSED
             since = None
     if since is not None:
         found[times >= since] = Source.PAUSED
-    pressed = [event.time for event in events if event.kind == "takeover"]
+    pressed = [event.time for event in events if event.kind is EventKind.TAKEOVER]
     if pressed:
-        _give_back_key_press(found, times, pressed, control_period(times) if period is None else period)
+        _give_back_key_press(found, times, pressed)
     return found
 
 
@@ -106,7 +98,7 @@ def broken(
             say nothing, as in a simulation that steps as fast as it can.
         found: Result of `sources`, when at hand.
     """
-    found = sources(episode, period) if found is None else found
+    found = sources(episode) if found is None else found
     paused = found == Source.PAUSED
     lost: NDArray[np.bool_] = paused.copy()
     lost[:-1] |= paused[1:]
@@ -114,7 +106,7 @@ def broken(
     for times in (episode.monotonic_time, episode.wall_time):
         usual = control_period(times[~paused]) if period is None else period
         lost[:-1] |= (np.diff(times) > GAP * usual) & (usual > 0)
-    stamps = np.array([event.time for event in recorded_events(episode) if event.kind in _BREAKING])
+    stamps = np.array([event.time for event in episode.events if event.kind in _BREAKING])
     after = np.searchsorted(np.maximum.accumulate(episode.monotonic_time), stamps, side="left")
     lost[after[(after > 0) & (after < len(lost))] - 1] = True
     return lost
@@ -127,7 +119,7 @@ def segments(episode: Episode, period: float | None = None) -> tuple[Segment, ..
         episode: The episode.
         period: As for `broken`.
     """
-    found = sources(episode, period)
+    found = sources(episode)
     return runs(found, broken(episode, period, found))
 
 
@@ -153,9 +145,9 @@ def blocks(found: NDArray[np.str_], lost: NDArray[np.bool_]) -> NDArray[np.int64
 
 
 def _give_back_key_press(
-    found: NDArray[np.str_], times: NDArray[np.float64], pressed: Sequence[float], period: float
+    found: NDArray[np.str_], times: NDArray[np.float64], pressed: Sequence[float]
 ) -> None:
     human = found == Source.HUMAN
     for first in np.flatnonzero(human[1:-1] & ~human[:-2] & human[2:]) + 1:
-        if any(times[first] < key < times[first] + period for key in pressed):
+        if any(times[first] < key < times[first + 1] for key in pressed):
             found[first] = found[first - 1]

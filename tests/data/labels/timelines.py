@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from data.events import Event
 from data.records import Chunk, EpisodeBuilder, Outcome, SegmentKind, Source, Step
 
 PERIOD = 0.05
@@ -14,13 +15,20 @@ SOURCES = {
 }
 
 
-def timeline(text, outcome="success", *, times=None, chunk=0, terminated=None, reward=None, id_="one"):
-    """Episode whose actions count its steps; times are s after 100, one control period apart unless given."""
+def timeline(
+    text, outcome="success", *, times=None, chunk=0, terminated=None, reward=None, events=(), id_="one"
+):
+    """Episode whose actions count its steps; times are s after 100, one control period apart unless given.
+
+    Events are pairs of a kind and s after 100.
+    """
     times = PERIOD * np.arange(len(text)) if times is None else times
     builder = EpisodeBuilder(id=id_, task="insert the peg", seed=0)
     builder.start({"observation.state": np.array([0.0], np.float32)})
     if chunk:
         builder.add_chunk(Chunk(0, 0, np.zeros((chunk, 1))))
+    for kind, time in events:
+        builder.event(Event(time=100.0 + time, wall_time=1.7e9 + time, kind=kind))
     last = len(text) - 1
     for t, letter in enumerate(text):
         step = Step(
