@@ -15,3 +15,7 @@ class LockedStoreError(StoreError):
 
 class DatasetError(ValueError):
     """A folder is no dataset of a form that can be read."""
+
+
+class LengthError(ValueError):
+    """Parts of an episode that must have one length have several."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.builder import EpisodeBuilder
+from data.errors import LengthError
 from data.events import Event
 from data.plain import plain
 from data.steps import (
@@ -170,7 +171,7 @@ class Episode:
         lengths += [(f"observations[{key!r}]", value, steps + 1) for key, value in self.observations.items()]
         for name, value, length in lengths:
             if value.ndim == 0 or value.shape[0] != length:
-                raise ValueError(
+                raise LengthError(
                     f"Episode {self.id}: {name} has shape {value.shape}; its first axis must be {length} "
                     f"({steps} steps{', and the observation after the last' if length > steps else ''})."
                 )

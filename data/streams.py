@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.errors import LengthError
 from data.features import Feature
 from data.steps import frozen
 
@@ -29,7 +30,8 @@ class Stream:
         feature: What one sample is; None where nobody said.
 
     Raises:
-        ValueError: The lengths differ, or the samples are not what the feature says.
+        LengthError: The lengths differ.
+        ValueError: The samples are not what the feature says.
         TypeError: The values are Python objects.
     """
 
@@ -47,7 +49,7 @@ class Stream:
         if self.values.dtype.hasobject:
             raise TypeError("A stream holds Python objects; only plain numbers are kept.")
         if self.times.ndim != 1 or not self.times.shape == self.wall_times.shape == self.values.shape[:1]:
-            raise ValueError(
+            raise LengthError(
                 f"A stream has times {self.times.shape}, wall_times {self.wall_times.shape} and values "
                 f"{self.values.shape}; (N,), (N,) and (N, ...) are needed."
             )

@@ -1,0 +1,261 @@
+"""By how many steps the motion follows the executed action, from their cross-correlation.
+
+Delta actions are compared with the change of the state, absolute ones through their own change:
+``r(l) = corr(u[t], s[t + l + 1] - s[t + l])`` with ``u = a`` or ``u[t] = a[t] - a[t - 1]``. Row t of an
+observation is what step t saw, so a robot that obeys at once has its peak at lag 0. A peak at a negative lag
+says that the motion is recorded before the command that caused it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.validate.finding import Finding, Kind, Severity
+from data.validate.signals import action_feature, action_names, per_dimension, period, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from data.features import Features
+    from data.records import Episode
+    from data.validate.thresholds import Thresholds
+
+MODES = ("delta", "absolute")
+_LAG_S = 0.6
+_FEWEST_LAGS, _MOST_LAGS = 5, 30
+_SHORTEST = 8
+_OVERLAP = 0.6
+"""Share of the rows that command and motion must have in common at a lag, lest a few rows decide."""
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far the motion is behind the action.
+
+    Attributes:
+        steps: Lag with the highest correlation; negative when the motion comes first.
+        correlation: Mean over the action's dimensions at that lag.
+        plausible: Highest one among the lags that a robot can have.
+    """
+
+    steps: int
+    correlation: float
+    plausible: float
+
+
+@dataclass(frozen=True, eq=False)
+class Correlation:
+    """Sums that a lag is found from; those of several episodes add up.
+
+    Attributes:
+        products: (2 L + 1, A, S), of centred commands and motions, by lag from -L to L.
+        shares: (2 L + 1,), share of the rows that both have at a lag, times the rows.
+        command: (A,), sum of squares.
+        motion: (S,), sum of squares.
+        steps: Rows.
+    """
+
+    products: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    command: NDArray[np.float64]
+    motion: NDArray[np.float64]
+    steps: int
+
+    @classmethod
+    def of(cls, command: NDArray[np.float64], motion: NDArray[np.float64], lags: int) -> Self:
+        """Sums of one episode.
+
+        Args:
+            command: (T, A).
+            motion: (T, S), the change of the state in each step.
+            lags: L.
+        """
+        u, r = _centred(command), _centred(motion)
+        count = len(u)
+        products, shares = [], []
+        for lag in range(-lags, lags + 1):
+            a, b = (u[: count - lag], r[lag:]) if lag >= 0 else (u[-lag:], r[: count + lag])
+            products.append(a.T @ b)
+            shares.append(len(a))
+        return cls(np.stack(products), np.array(shares, float), (u**2).sum(0), (r**2).sum(0), count)
+
+    def __add__(self, other: Correlation) -> Correlation:
+        """The sums of both."""
+        return Correlation(
+            self.products + other.products,
+            self.shares + other.shares,
+            self.command + other.command,
+            self.motion + other.motion,
+            self.steps + other.steps,
+        )
+
+    def lag(self, *, paired: bool, plausible: int) -> Lag | None:
+        """The lag, or None where nothing moved.
+
+        Args:
+            paired: Whether dimension i of the action moves that of the state; else the best one is taken.
+            plausible: Greatest lag that a robot can have, in steps.
+        """
+        enough = np.flatnonzero(self.shares >= _OVERLAP * self.steps)
+        power = np.sqrt(np.outer(self.command, self.motion))
+        moving = np.flatnonzero(self.command > 0)
+        if not len(moving) or not (self.motion > 0).any():
+            return None
+        weight = self.steps / self.shares[enough][:, None, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.where(power > 0, self.products[enough] / power, 0.0) * weight
+        partner = moving if paired else np.abs(values).max(0)[moving].argmax(1)
+        curves = values[:, moving, partner]
+        signs = np.sign(curves[np.abs(curves).argmax(0), np.arange(len(moving))])
+        score = (curves * signs).mean(1)
+        lags = enough - len(self.shares) // 2
+        possible = score[(lags >= 0) & (lags <= plausible)]
+        best = int(score.argmax())
+        return Lag(int(lags[best]), float(score[best]), float(possible.max()))
+
+
+def _centred(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Deviation from the mean, its rare extremes cut off: one jump must not outweigh all other rows."""
+    low, high = np.quantile(rows, [0.01, 0.99], axis=0)
+    limited = np.clip(rows, low, high)
+    return np.asarray(limited - limited.mean(0))
+
+
+class Alignment:
+    """Finds episodes whose actions and observations do not belong to the same moments.
+
+    Args:
+        features: Of the observations.
+        action_spec: What the action means; without it both modes are tried.
+        thresholds: From where on a lag counts as wrong.
+    """
+
+    def __init__(
+        self, features: Features, action_spec: Mapping[str, Any] | None, thresholds: Thresholds
+    ) -> None:
+        self._features = features
+        self._action_spec = action_spec
+        self._thresholds = thresholds
+        self._short: dict[str, Correlation] = {}
+        self._all: dict[str, Correlation] = {}
+        self._lags: int | None = None
+        self._paired = False
+        self._seconds = 0.0
+
+    def check(self, episode: Episode) -> Iterator[Finding]:
+        """One episode; those too short to tell are kept for `finish`."""
+        state = state_of(episode, self._features)
+        usual = period(episode.monotonic_time)
+        if state is None or len(episode) < _SHORTEST or not usual > 0:
+            return
+        if not (np.isfinite(state.flat).all() and np.isfinite(episode.action).all()):
+            return
+        if self._lags is None:
+            self._lags = int(np.clip(round(_LAG_S / usual), _FEWEST_LAGS, _MOST_LAGS))
+            self._seconds = usual
+        names, declared = action_feature(episode, self._action_spec).names, action_names(self._action_spec)
+        self._paired = declared == state.feature.names or (
+            state.flat.shape[1] == len(names) and not (declared and state.feature.names)
+        )
+        sums = self._sums(episode.action, state.flat)
+        self._add(self._all, sums)
+        if len(episode) < self._thresholds.lag_steps:
+            self._add(self._short, sums)
+        else:
+            yield from self._verdict(self._best(sums), episode.id, len(episode))
+        if self._paired:
+            yield from self._lead(episode, state.flat, declared or state.feature.names or names)
+
+    def finish(self) -> Iterator[Finding]:
+        """What the short episodes say together."""
+        if self._short and next(iter(self._short.values())).steps >= self._thresholds.lag_steps:
+            yield from self._verdict(self._best(self._short), "", None)
+
+    @property
+    def lag(self) -> tuple[Lag, float] | None:
+        """Lag over all episodes and the time of one step (s); None where it cannot be told."""
+        found = self._best(self._all) if self._all else None
+        if found is None or found.correlation < self._thresholds.correlation:
+            return None
+        return found, self._seconds
+
+    def _sums(self, action: NDArray[np.float64], state: NDArray[np.float64]) -> dict[str, Correlation]:
+        motion = np.diff(state, axis=0)
+        lags = min(self._lags or _FEWEST_LAGS, len(motion) - 3)
+        delta, absolute = action[1:], np.diff(action, axis=0)
+        modes = per_dimension(self._action_spec, "mode")
+        if len(modes) == action.shape[1]:
+            declared = np.where(np.array(modes) == "delta", delta, absolute)
+            return {"declared": self._padded(Correlation.of(declared, motion[1:], lags))}
+        both = zip(MODES, (delta, absolute), strict=True)
+        return {mode: self._padded(Correlation.of(command, motion[1:], lags)) for mode, command in both}
+
+    def _padded(self, sums: Correlation) -> Correlation:
+        """Sums of a short episode with zeros at the lags it is too short for, so that all can be added."""
+        more = (self._lags or _FEWEST_LAGS) - len(sums.shares) // 2
+        products = np.pad(sums.products, ((more, more), (0, 0), (0, 0)))
+        return Correlation(products, np.pad(sums.shares, more), sums.command, sums.motion, sums.steps)
+
+    @staticmethod
+    def _add(target: dict[str, Correlation], sums: Mapping[str, Correlation]) -> None:
+        for mode, value in sums.items():
+            known = target.get(mode)
+            if known is None or known.products.shape == value.products.shape:
+                target[mode] = value if known is None else known + value
+
+    def _best(self, sums: Mapping[str, Correlation]) -> Lag | None:
+        plausible = max(1, math.ceil(self._thresholds.lag_s / self._seconds))
+        found = [value.lag(paired=self._paired, plausible=plausible) for value in sums.values()]
+        return max((lag for lag in found if lag), key=lambda lag: lag.correlation, default=None)
+
+    def _verdict(self, lag: Lag | None, id_: str, rows: int | None) -> Iterator[Finding]:
+        t = self._thresholds
+        if lag is None or lag.correlation < t.correlation or lag.correlation - lag.plausible < t.margin:
+            return
+        size = f"{abs(lag.steps)} steps ({abs(lag.steps) * self._seconds:.2g} s)"
+        what = (
+            f"The motion comes {size} before the action that causes it"
+            if lag.steps < 0
+            else f"The motion comes {size} after its action"
+        )
+        text = (
+            f"{what}: their correlation is {lag.correlation:.2f} there and {lag.plausible:.2f} where a robot "
+            f"could have it. Pair action t with observation t{lag.steps:+d}; look for a buffer or another "
+            "clock in the recorder."
+        )
+        yield Finding(
+            kind=Kind.MISALIGNED,
+            severity=Severity.WARNING,
+            message=text,
+            episode=id_,
+            feature="action",
+            first_step=None if rows is None else 0,
+            last_step=None if rows is None else rows - 1,
+        )
+
+    def _lead(self, episode: Episode, state: NDArray[np.float64], names: Sequence[str]) -> Iterator[Finding]:
+        modes = per_dimension(self._action_spec, "mode") or ["absolute"] * len(names)
+        span = np.ptp(episode.action, axis=0)
+        lead = np.median(episode.action - state[1:], axis=0)
+        for index in np.flatnonzero(np.abs(lead) > self._thresholds.lead * np.maximum(span, 1e-12)):
+            if modes[index] != "absolute":
+                continue
+            text = (
+                f"The command stands {lead[index]:+.4g} off the state it reaches (median), in a "
+                f"range of {span[index]:.4g}. Do not use states in place of actions."
+            )
+            yield Finding(
+                kind=Kind.LEAD,
+                severity=Severity.NOTE,
+                message=text,
+                episode=episode.id,
+                feature="action",
+                dimension=names[index],
+                first_step=0,
+                last_step=len(episode) - 1,
+            )

@@ -1,0 +1,388 @@
+"""Each kind of damage is found and named where it is, and clean recordings give no finding."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from data.features import Feature
+from data.store import EpisodeStore
+from data.streams import Stream
+from data.validate import Kind, Severity, Thresholds, Validator, validate
+from tests.data.validate import robot
+
+
+def findings(*episodes, features=robot.FEATURES, action_spec=robot.ACTION_SPEC, **thresholds):
+    validator = Validator(features, action_spec, Thresholds(**thresholds))
+    for episode in episodes:
+        validator.check(episode)
+    return list(validator.report().findings)
+
+
+def only(found):
+    """The one finding there is."""
+    assert len(found) == 1, [(finding.kind, finding.place, finding.message) for finding in found]
+    return found[0]
+
+
+def observed(episode, key, rows):
+    return replace(episode, observations={**episode.observations, key: rows})
+
+
+def changed(episode, key, at, value):
+    rows = episode.observations[key].copy()
+    rows[at] = value
+    return observed(episode, key, rows)
+
+
+def test_clean_recordings_give_no_finding():
+    assert not findings(*(robot.episode(f"a-{seed}", seed=seed, lag=seed % 3) for seed in range(5)))
+
+
+def test_short_and_single_step_episodes_give_no_finding():
+    assert not findings(*(robot.episode(f"a-{n}", steps=n, seed=n) for n in (1, 2, 3, 8, 20)))
+
+
+def test_a_gap_is_found_where_it_is_and_how_long():
+    clean = robot.episode(streams=False)
+    late = clean.monotonic_time + 0.4 * (np.arange(120) > 49)
+    found = only(findings(replace(clean, monotonic_time=late)))
+    assert (found.kind, found.severity, found.feature) == (Kind.GAP, Severity.WARNING, "steps")
+    assert (found.first_step, found.last_step) == (49, 50)
+    assert found.first_time == pytest.approx(late[49])
+    assert "about 8 samples" in found.message
+
+
+def test_a_recorded_pause_is_no_gap():
+    clean = robot.episode(streams=False)
+    late = clean.monotonic_time + 4.0 * (np.arange(120) > 49)
+    paused = replace(clean, monotonic_time=late, events=robot.pause(late[49] + 0.1, late[50] - 0.1))
+    assert not findings(paused)
+    source = np.where(np.arange(120) == 50, "paused", "policy")
+    assert not findings(replace(clean, monotonic_time=late, source=source))
+
+
+def test_one_lost_sample_of_a_long_stream_is_a_note_and_many_are_a_warning():
+    clean = robot.episode()
+    stream = clean.streams["observation.force"]
+
+    def without(rows):
+        keep = np.delete(np.arange(len(stream)), rows)
+        left = Stream(stream.times[keep], stream.wall_times[keep], stream.values[keep], stream.feature)
+        return replace(clean, streams={"observation.force": left})
+
+    note = only(findings(without([300])))
+    assert (note.kind, note.severity, note.first_step) == (Kind.GAP, Severity.NOTE, 299)
+    assert note.feature == "observation.force (stream)"
+    assert only(findings(without(np.arange(300, 330)))).severity is Severity.WARNING
+    assert only(findings(without(np.arange(9, 3000, 10)))).severity is Severity.WARNING
+
+
+def test_a_stream_that_stops_early_or_starts_late_is_named():
+    clean = robot.episode()
+    stream = clean.streams["observation.force"]
+    for keep, words in ((slice(0, 1500), "the sensor stopped"), (slice(1500, None), "after the first step")):
+        part = Stream(stream.times[keep], stream.wall_times[keep], stream.values[keep], stream.feature)
+        found = only(findings(replace(clean, streams={"observation.force": part})))
+        assert found.kind is Kind.GAP
+        assert words in found.message
+
+
+def test_time_that_runs_backward_and_duplicated_stamps_are_told_apart():
+    clean = robot.episode(streams=False)
+    times = clean.monotonic_time.copy()
+    times[[30, 31]] = times[[31, 30]]
+    times[70] = times[69]
+    order, duplicate, *_ = findings(replace(clean, monotonic_time=times))
+    assert (order.kind, order.severity, order.first_step) == (Kind.TIME_ORDER, Severity.ERROR, 31)
+    assert (duplicate.kind, duplicate.severity) == (Kind.DUPLICATE_TIME, Severity.ERROR)
+    assert (duplicate.first_step, duplicate.last_step) == (70, 70)
+
+
+def test_a_wrong_rate_is_found_and_both_rates_are_said():
+    clean = robot.episode(streams=False)
+    found = only(findings(replace(clean, monotonic_time=100 + np.arange(120) / 15.0)))
+    assert found.kind is Kind.RATE
+    assert "15 Hz, 20 Hz were declared" in found.message
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_found_by_dimension(value):
+    found = only(findings(changed(robot.episode(), "observation.wrench", (slice(40, 43), 2), value)))
+    assert (found.kind, found.severity) == (Kind.NOT_FINITE, Severity.ERROR)
+    assert (found.feature, found.dimension) == ("observation.wrench", "fz")
+    assert (found.first_step, found.last_step) == (40, 42)
+
+
+def test_nan_is_found_in_actions_and_rewards_but_not_where_it_means_none():
+    clean = robot.episode()
+    action = clean.action.copy()
+    action[7, 1] = np.nan
+    assert only(findings(replace(clean, action=action))).place == "a-0, action[y], step 7"
+    assert only(findings(replace(clean, action_policy=action))).place == "a-0, action_policy[y], step 7"
+    reward = np.where(np.arange(120) == 9, np.nan, 0.0)
+    assert only(findings(replace(clean, reward=reward))).place == "a-0, reward, step 9"
+
+
+@pytest.mark.parametrize("key", ["observation.state", "observation.wrench", "observation.images.top"])
+def test_a_sensor_that_repeats_while_the_robot_moves_is_frozen(key):
+    clean = robot.episode()
+    rows = clean.observations[key].copy()
+    rows[40:71] = rows[40]
+    found = only(findings(observed(clean, key, rows)))
+    assert (found.kind, found.feature) == (Kind.FROZEN, key)
+    assert (found.first_step, found.last_step) == (40, 70)
+
+
+def test_one_frozen_dimension_is_named():
+    clean = robot.episode()
+    rows = clean.observations["observation.state"].copy()
+    rows[40:71, 1] = rows[40, 1]
+    found = only(findings(observed(clean, "observation.state", rows)))
+    assert (found.kind, found.dimension, found.first_step) == (Kind.FROZEN, "tool.y", 40)
+
+
+def test_a_camera_dead_in_one_whole_episode_is_found_by_comparison():
+    dead = robot.episode("a-1", seed=1)
+    rows = np.repeat(dead.observations["observation.images.top"][:1], 121, axis=0)
+    found = only(findings(robot.episode(), observed(dead, "observation.images.top", rows)))
+    assert (found.kind, found.episode) == (Kind.FROZEN, "a-1")
+
+
+def test_a_robot_at_rest_is_not_frozen():
+    """Everything stands still for a second, as after the goal was reached."""
+    clean = robot.episode()
+    action = clean.action.copy()
+    action[90:] = 0
+    resting = replace(clean, action=action, streams={})
+    for key, rows in clean.observations.items():
+        held = rows.copy()
+        held[91:] = held[91]
+        resting = observed(resting, key, held)
+    assert {finding.kind for finding in findings(resting)} <= {Kind.REPEATS}
+
+
+def test_a_slow_camera_is_a_note():
+    clean = robot.episode()
+    rows = clean.observations["observation.images.top"][np.arange(121) // 2]
+    found = only(findings(observed(clean, "observation.images.top", rows)))
+    assert (found.kind, found.severity) == (Kind.REPEATS, Severity.NOTE)
+    assert "50 %" in found.message
+
+
+def test_untouched_pads_and_goals_that_never_change_are_fine():
+    episodes = []
+    for seed in range(3):
+        clean = robot.episode(f"a-{seed}", seed=seed)
+        pad = np.zeros((121, 4, 4, 3), np.float32)
+        pad[60:70] = np.random.default_rng(seed).normal(size=(10, 4, 4, 3)) if seed else 0
+        goal = np.full((121, 3), np.random.default_rng(seed).normal(size=3), np.float32)
+        clean = observed(clean, "observation.tactile.left", pad)
+        episodes.append(observed(clean, "observation.environment_state", goal))
+    assert not findings(*episodes)
+
+
+def test_saturated_actions_are_found_with_their_share():
+    clean = robot.episode()
+    action = clean.action.copy()
+    action[:90, 2] = 0.02
+    found = only([f for f in findings(replace(clean, action=action)) if f.kind is Kind.SATURATED])
+    assert (found.dimension, found.first_step, found.last_step) == ("z", 0, 89)
+    assert "75 %" in found.message
+    assert Kind.SATURATED in {f.kind for f in findings(replace(clean, action=action), action_spec=None)}
+
+
+@pytest.mark.parametrize("shift", [-4, -2, 8])
+def test_actions_and_observations_that_do_not_belong_together_are_found_with_their_lag(shift):
+    clean = robot.episode(steps=200, lag=0)
+    action = np.roll(clean.action, -shift, axis=0)
+    found = only(findings(replace(clean, action=action)))
+    assert (found.kind, found.feature) == (Kind.MISALIGNED, "action")
+    assert f"{abs(shift)} steps ({abs(shift) / 20:.2g} s)" in found.message
+    assert f"observation t{shift:+d}" in found.message
+    assert ("before the action" in found.message) == (shift < 0)
+
+
+def test_absolute_targets_are_aligned_too():
+    spec = {**robot.ACTION_SPEC, "groups": [{**robot.ACTION_SPEC["groups"][0], "mode": "absolute"}]}
+    spec["groups"][0] |= {"low": [-9.0] * 3, "high": [9.0] * 3}
+    clean = robot.episode(steps=200, lag=0)
+    target = clean.observations["observation.state"][1:, :3].astype(np.float64)
+    assert not findings(replace(clean, action=target), action_spec=spec)
+    early = replace(clean, action=np.roll(target, 3, axis=0))
+    for declared in (spec, None):
+        kinds = {f.kind: f for f in findings(early, action_spec=declared)}
+        assert "3 steps" in kinds[Kind.MISALIGNED].message
+
+
+def test_short_episodes_are_aligned_together():
+    episodes = [robot.episode(f"a-{seed}", steps=25, seed=seed, lag=0) for seed in range(8)]
+    late = [replace(e, action=np.roll(e.action, 3, axis=0)) for e in episodes]
+    found = only(findings(*late))
+    assert (found.kind, found.episode) == (Kind.MISALIGNED, "")
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-8])
+def test_nearly_constant_dimensions_are_found_over_all_episodes(noise):
+    episodes = []
+    for seed in range(3):
+        clean = robot.episode(f"a-{seed}", seed=seed)
+        level = 0.5 + noise * np.random.default_rng(seed).normal(size=121)
+        episodes.append(changed(clean, "observation.state", (slice(None), 3), level))
+    found = only(findings(*episodes))
+    assert (found.kind, found.severity) == (Kind.CONSTANT, Severity.WARNING)
+    assert found.place == "all episodes, observation.state[width]"
+
+
+def test_a_gripper_that_no_action_moves_is_a_note_only():
+    features = {"observation.state": Feature((4,), "float32", "m", ("tool.x", "tool.y", "tool.z", "gripper"))}
+    held = changed(robot.episode(), "observation.state", (slice(None), 3), 0.016)
+    assert only(findings(held, features=features)).severity is Severity.NOTE
+
+
+def test_a_missing_outcome_is_found():
+    assert only(findings(robot.episode(outcome="unknown"))).kind is Kind.OUTCOME
+
+
+@pytest.mark.parametrize("how", ["copied", "missing"])
+def test_a_missing_last_observation_is_found(how):
+    clean = robot.episode()
+    for key, rows in clean.observations.items():
+        last = rows.copy()
+        last[-1] = rows[-2]
+        if how == "missing" and rows.dtype.kind == "f":
+            last[-1] = np.nan
+        clean = observed(clean, key, last)
+    kinds = {f.kind: f for f in findings(clean)}
+    assert kinds[Kind.LAST_OBSERVATION].first_step == 120
+    assert ("copy" in kinds[Kind.LAST_OBSERVATION].message) == (how == "copied")
+
+
+def test_steps_after_the_end_of_an_episode_are_found():
+    ended = np.isin(np.arange(120), [60, 119])
+    found = only(findings(robot.episode(terminated=ended)))
+    assert (found.kind, found.first_step) == (Kind.EARLY_END, 60)
+
+
+def test_a_recovered_recording_says_that_its_end_is_missing():
+    assert only(findings(robot.episode(metadata={"recovered": True}))).kind is Kind.PARTIAL
+
+
+def test_episodes_with_other_features_are_named():
+    other = robot.episode("a-1", seed=1)
+    fewer = {key: rows for key, rows in other.observations.items() if "wrench" not in key}
+    found = only(findings(robot.episode(), replace(other, observations=fewer)))
+    assert (found.kind, found.episode) == (Kind.FEATURES, "a-1")
+    assert "observation.wrench" in found.message
+
+
+def test_commands_that_stand_off_the_state_are_a_note_with_the_distance():
+    clean = robot.episode(steps=200, lag=0)
+    features = {"observation.state": Feature((3,), "float32", "deg", ("x", "y", "z"))}
+    state = 100 * clean.observations["observation.state"][:, :3]
+    target = state[1:].astype(np.float64) - [0, 0, 99.0]
+    found = findings(
+        replace(clean, action=target, observations={"observation.state": state}),
+        features=features,
+        action_spec=None,
+    )
+    lead = only([f for f in found if f.kind is Kind.LEAD])
+    assert (lead.dimension, lead.severity) == ("z", Severity.NOTE)
+    assert "-99" in lead.message
+
+
+# --- whole data sets
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = EpisodeStore(tmp_path / "s", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    for seed in range(3):
+        made.write(robot.episode(f"a-{seed}", seed=seed))
+    return made
+
+
+def test_a_clean_store_is_fine(store):
+    seen = []
+    report = validate(store.path, progress=seen.append)
+    assert report.fine
+    assert (report.episodes, report.steps, report.findings) == (3, 360, [])
+    assert seen == ["a-0", "a-1", "a-2"]
+    assert report.measured["lag_steps"] == 1
+    assert report.measured["lag_s"] == pytest.approx(0.05, rel=0.05)
+
+
+def test_a_damaged_episode_is_named_and_the_others_are_checked(store):
+    chunk = next((store.path / "a-1/steps").rglob("c.0*"))
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
+    report = validate(store.path)
+    found = only(report.findings)
+    assert (found.kind, found.episode, found.severity) == (Kind.DAMAGED, "a-1", Severity.ERROR)
+    assert report.episodes == 3
+    assert not report.fine
+
+
+def test_a_store_whose_only_episode_is_damaged_is_reported(tmp_path):
+    made = EpisodeStore(tmp_path / "s")
+    made.write(robot.episode())
+    next((made.path / "a-0/steps").rglob("c.0*")).unlink()
+    assert only(validate(made.path).findings).kind is Kind.DAMAGED
+
+
+def test_a_recording_that_broke_off_is_reported(store):
+    recorder = store.recorder(id="b-0", task="wave", flush_every=1)
+    clean = robot.episode()
+    observations = [{key: rows[t] for key, rows in clean.observations.items()} for t in range(3)]
+    recorder.start(observations[0])
+    from data.steps import Step
+
+    for t in range(2):
+        recorder.append(Step(action=clean.action[t], wall_time=t, monotonic_time=t), observations[t + 1])
+    recorder.close()
+    found = only(validate(store.path).findings)
+    assert (found.kind, found.episode) == (Kind.PARTIAL, "b-0")
+    assert "2 steps can be recovered" in found.message
+
+
+def test_lengths_that_disagree_are_told_from_other_damage(store, monkeypatch):
+    """An episode written by somebody else, checksums right and one row missing."""
+    from data import episode_folder
+    from data.layout import episode_arrays
+
+    clean = robot.episode("b-0", streams=False)
+    arrays = episode_arrays(clean)
+    key = "observations/observation.state"
+    arrays[key] = arrays[key][:-1]
+    monkeypatch.setattr("data.store.episode_arrays", lambda episode: arrays)
+    store.write(clean)
+    found = only(validate(store.path).findings)
+    assert (found.kind, found.episode) == (Kind.LENGTHS, "b-0")
+    assert "observation.state" in found.message
+    assert episode_folder.FORMAT
+
+
+def test_a_file_of_no_known_format_is_refused(tmp_path):
+    (tmp_path / "x.txt").write_text("no episodes")
+    with pytest.raises(ValueError, match="no known format"):
+        validate(tmp_path / "x.txt")
+    with pytest.raises(FileNotFoundError):
+        validate(tmp_path / "nothing")
+
+
+def test_the_report_as_json_and_without_some_kinds(tmp_path):
+    made = EpisodeStore(tmp_path / "s", action_spec=robot.ACTION_SPEC)
+    made.write(robot.episode(outcome="unknown"))
+    report = validate(made.path)
+    assert not report.fine
+    assert report.to_json()["findings"][0]["kind"] == "missing_outcome"
+    assert report.to_json()["counts"] == {"error": 0, "warning": 1, "note": 0}
+    left = report.without({Kind.OUTCOME})
+    assert left.fine
+    assert left.to_json()["ignored"] == {"missing_outcome": 1}
+
+
+def test_impossible_thresholds_are_refused():
+    with pytest.raises(ValueError, match="frozen_s is 0"):
+        Thresholds(frozen_s=0)
+    with pytest.raises(ValueError, match="below gap"):
+        Thresholds(missed=3.0)
