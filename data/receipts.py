@@ -1,0 +1,135 @@
+"""Proof that an episode exists somewhere else: where it went, and what exactly went there.
+
+Receipts lie in the store beside the episodes (``.receipts/<id>.json``). Each names the content that was
+exported or uploaded by its checksum, so that an episode that was recorded anew under the same id has none.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from data.episode_folder import GROUP_FILE
+from data.errors import StoreError
+from data.manifest import atomic_write_json, sha256_file
+from data.steps import check_id
+
+if TYPE_CHECKING:
+    from data.store import EpisodeStore
+
+type Kind = Literal["exported", "uploaded"]
+FOLDER = ".receipts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """One copy of an episode.
+
+    Attributes:
+        kind: ``exported`` to a file or folder that can be looked at, or ``uploaded`` to another machine.
+        target: Path of the export, absolute, or address of the upload.
+        format: Format of the copy.
+        content: `content_hash` of the episode that was copied.
+        wall_time: When it was whole, s since 1970-01-01 UTC.
+    """
+
+    kind: Kind
+    target: str
+    format: str
+    content: str
+    wall_time: float
+
+    def __post_init__(self) -> None:
+        """Check the kind."""
+        if self.kind not in get_args(Kind.__value__):
+            raise ValueError(f"kind is {self.kind!r}; allowed: {', '.join(get_args(Kind.__value__))}.")
+
+    @property
+    def missing(self) -> bool:
+        """Whether it is an export that is not there any more."""
+        return self.kind == "exported" and not Path(self.target).exists()
+
+
+def content_hash(store: EpisodeStore, id_: str) -> str:
+    """SHA-256 of an episode's list of files with their checksums: changes when any byte of it does.
+
+    Raises:
+        KeyError: There is no such episode.
+        StoreError: The list is missing.
+    """
+    if id_ not in store:
+        raise KeyError(f"No episode {id_!r} in {store.path}, which holds {len(store)}.")
+    try:
+        return sha256_file(store.path / check_id(id_) / GROUP_FILE)
+    except OSError as error:
+        raise StoreError(f"Episode {id_} in {store.path} has no readable {GROUP_FILE}: {error}.") from error
+
+
+def add_receipt(
+    store: EpisodeStore,
+    id_: str,
+    *,
+    kind: Kind,
+    target: str,
+    format: str,  # noqa: A002 - the usual word
+    content: str,
+) -> Receipt:
+    """Note that a whole copy of an episode exists.
+
+    Args:
+        store: Where the episode lies.
+        id_: Which episode.
+        kind: Exported or uploaded.
+        target: Path or address of the copy; a path becomes absolute.
+        format: Format of the copy.
+        content: `content_hash` from before the episode was read for the copy.
+
+    Raises:
+        StoreError: The receipt cannot be written.
+    """
+    target = str(Path(target).resolve()) if kind == "exported" else target
+    made = Receipt(kind=kind, target=target, format=format, content=content, wall_time=time.time())
+    kept = [receipt for receipt in receipts(store, id_) if receipt.target != made.target]
+    path = _path(store, id_)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        atomic_write_json(path, {"episode": id_, "receipts": [asdict(one) for one in (*kept, made)]})
+    except OSError as error:
+        raise StoreError(f"The receipt of episode {id_} cannot be written to {path}: {error}.") from error
+    return made
+
+
+def receipts(store: EpisodeStore, id_: str) -> list[Receipt]:
+    """Every receipt of an episode, of other content under the same id too.
+
+    Raises:
+        StoreError: The file of receipts is broken.
+    """
+    path = _path(store, id_)
+    try:
+        entries = json.loads(path.read_text())["receipts"]
+        return [Receipt(**entry) for entry in entries]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{path} is no file of receipts ({error!r}); remove it, then export again."
+        ) from error
+
+
+def proof(store: EpisodeStore, id_: str) -> Receipt | None:
+    """A receipt for exactly the content that lies here, whose copy is still where it went; None without one.
+
+    Raises:
+        StoreError: The episode or its receipts cannot be read.
+    """
+    content = content_hash(store, id_)
+    fitting = (r for r in receipts(store, id_) if r.content == content and not r.missing)
+    return next(fitting, None)
+
+
+def _path(store: EpisodeStore, id_: str) -> Path:
+    return store.path / FOLDER / f"{check_id(id_)}.json"
