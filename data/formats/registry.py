@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 FORMATS: dict[str, str] = {
     "zarr": "data.formats.zarr_store:ZarrStore",
     "d4rl": "data.formats.d4rl:D4rl",
+    "aloha": "data.formats.aloha:Aloha",
 }
 """Short name -> ``module:Class``, in the order in which `detect` asks them."""
 ENTRY_POINTS = "robot_rl.formats"
