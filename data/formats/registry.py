@@ -32,6 +32,7 @@ FORMATS: dict[str, str] = {
     "zarr": "data.formats.zarr_store:ZarrStore",
     "d4rl": "data.formats.d4rl:D4rl",
     "aloha": "data.formats.aloha:Aloha",
+    "diffusion-policy": "data.formats.diffusion_policy:DiffusionPolicy",
 }
 """Short name -> ``module:Class``, in the order in which `detect` asks them."""
 ENTRY_POINTS = "robot_rl.formats"
