@@ -7,17 +7,21 @@ the list first, and the list against its own checksum.
 from __future__ import annotations
 
 import json
+import math
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from data.errors import DamagedEpisodeError, StoreError
-from data.layout import column_names, episode_from
+from data.images import PictureCodec, PictureError
+from data.layout import episode_from
 from data.manifest import sha256_bytes
-from data.zarr_files import ArrayMeta, ZarrFileError, group_attributes, group_bytes
+from data.picture_files import ROW, Pictures, read_index
+from data.zarr_files import ArrayMeta, ZarrFileError, group_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -27,82 +31,8 @@ if TYPE_CHECKING:
 FORMAT = "robot-rl episode"
 VERSION = 2
 GROUP_FILE = "zarr.json"
-
-
-class FolderWriter:
-    """Writes the arrays and then the attributes of one episode into a new folder.
-
-    Args:
-        folder: Where; created here, must not exist.
-
-    Raises:
-        OSError: From any method: the folder cannot be written, or the disk is full.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._files: dict[str, list[int | str]] = {}
-        self._made: set[str] = set()
-        folder.mkdir()
-
-    def array(self, path: str, parts: Iterable[NDArray[Any]], length: int) -> None:
-        """Write one array.
-
-        Args:
-            path: Where in the group, such as ``"steps/action"``.
-            parts: Consecutive rows; only those of one chunk are held in memory.
-            length: Rows of all parts together.
-
-        Raises:
-            ValueError: The parts have another length, or differ in type or in the shape of a row.
-        """
-        meta: ArrayMeta | None = None
-        waiting: list[NDArray[Any]] = []
-        rows = written = seen = 0
-        for part in parts:
-            meta = meta or ArrayMeta.of(part, length)
-            if part.dtype.name != meta.dtype or part.shape[1:] != meta.shape[1:]:
-                raise ValueError(
-                    f"{path} turns from {meta.dtype}{meta.shape[1:]} to {part.dtype}{part.shape[1:]}."
-                )
-            seen += len(part)
-            waiting.append(part)
-            rows += len(part)
-            while rows >= meta.chunk_rows or (rows and seen == length):
-                block = waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
-                self._chunk(path, meta, written, block[: meta.chunk_rows])
-                waiting = [block[meta.chunk_rows :]]
-                rows, written = len(waiting[0]), written + 1
-        if meta is None or seen != length:
-            raise ValueError(f"{path} has {seen} rows; {length} were announced.")
-        self._put(f"{path}/{GROUP_FILE}", meta.to_bytes())
-
-    def finish(self, facts: Mapping[str, Any]) -> None:
-        """Write the attributes, which make the folder an episode.
-
-        Raises:
-            ValueError: A fact holds NaN or infinity.
-            TypeError: A fact is not JSON.
-        """
-        for group in sorted(_groups(self._files)):
-            self._put(f"{group}/{GROUP_FILE}", group_bytes({}))
-        attributes = {"format": FORMAT, "version": VERSION, **facts, "columns": column_names()}
-        attributes["files"] = self._files
-        content = group_bytes({**attributes, "sha256": _digest(attributes)})
-        (self._folder / GROUP_FILE).write_bytes(content)
-
-    def _chunk(self, path: str, meta: ArrayMeta, index: int, rows: NDArray[Any]) -> None:
-        names = meta.chunk_names
-        if index < len(names):
-            self._put(f"{path}/{names[index]}", meta.encode(rows))
-
-    def _put(self, path: str, content: bytes) -> None:
-        parent = path.rpartition("/")[0]
-        if parent not in self._made:
-            (self._folder / parent).mkdir(parents=True, exist_ok=True)
-            self._made.add(parent)
-        (self._folder / path).write_bytes(content)
-        self._files[path] = [len(content), sha256_bytes(content)]
+EACH = "crc32c of each picture"
+"""Stands for the SHA-256 of a file of pictures, each of which has a checksum of its own."""
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
@@ -123,37 +53,120 @@ def read_facts(folder: Path) -> dict[str, Any]:
             f"Episode {folder.name} has format version {attributes['version']}; this release reads "
             f"up to {VERSION}. Update robot-rl."
         )
-    if digest != _digest(attributes):
+    if digest != digest_of(attributes):
         raise _damaged(folder, f"{GROUP_FILE} was changed after it was written")
     return attributes
 
 
-def read_episode(folder: Path) -> Episode:
-    """Read an episode, every file checked.
+def read_episode(folder: Path, *, pictures: bool = True) -> Episode:
+    """Read an episode, every byte checked.
+
+    Args:
+        folder: Where.
+        pictures: Whether to unpack the pictures; without, the observations and streams lack them.
 
     Raises:
         DamagedEpisodeError: A file is missing or was changed, or the parts do not fit together.
-        StoreError: It was written by a newer version.
+        StoreError: It was written by a newer version, or its pictures do not fit into memory.
     """
     facts = read_facts(folder)
+    known = facts.get("pictures", {})  # the first format version had none apart from other arrays
     try:
-        return episode_from(facts, _arrays(folder, facts["files"]))
+        arrays = _arrays(folder, facts["files"], known)
+        if pictures:
+            _refuse_too_large(folder, known)
+            arrays |= {path: _unpacked(folder, path, facts) for path in known}
+        else:
+            arrays = {path: rows for path, rows in arrays.items() if f"{_parent(path)}/values" not in known}
+        return episode_from(facts, arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(folder, f"its parts do not fit together ({error})") from error
 
 
-def _arrays(folder: Path, files: Mapping[str, tuple[int, str]]) -> dict[str, NDArray[Any]]:
+def open_pictures(folder: Path, path: str) -> Pictures:
+    """Open the pictures of one camera, to read them one by one.
+
+    Raises:
+        KeyError: There are no pictures at this path.
+        DamagedEpisodeError: A file is missing or was changed.
+        StoreError: They are stored as a video, which is read as a whole.
+    """
+    return _open(folder, path, read_facts(folder))
+
+
+def _open(folder: Path, path: str, facts: Mapping[str, Any]) -> Pictures:
+    known = facts.get("pictures", {})
+    if path not in known:
+        raise KeyError(f"Episode {folder.name} has no pictures at {path!r}; there are {sorted(known)}.")
+    codec = PictureCodec.from_json(known[path]["codec"])
+    shape = tuple(int(size) for size in known[path]["shape"])
+    name = picture_file(path, codec)
+    file = _inside(folder, name)
+    try:
+        if codec.kind == "lossless":
+            _checked(folder, f"{path}/{GROUP_FILE}", facts["files"])
+            table = read_index(file, shape[0])
+        else:
+            paths = [found for found in facts["files"] if found.startswith(f"{path}/frames/")]
+            contents = {found: _checked(folder, found, facts["files"]) for found in paths}
+            table = _array(folder, f"{path}/frames", contents).reshape(shape[0], len(ROW))
+        return Pictures(file, codec, shape[1:], table)
+    except PictureError as error:
+        raise _damaged(folder, f"{name}: {error}") from error
+    except FileNotFoundError:
+        raise _damaged(folder, f"{name} is missing") from None
+    except OSError as error:
+        raise _damaged(folder, f"{name} cannot be read ({error.strerror})") from error
+
+
+def _unpacked(folder: Path, path: str, facts: Mapping[str, Any]) -> NDArray[np.uint8]:
+    with _open(folder, path, facts) as pictures:
+        try:
+            return pictures[:]
+        except (PictureError, OSError) as error:
+            name = picture_file(path, pictures.codec)
+            raise _damaged(folder, f"{name}: {error}") from error
+
+
+def _refuse_too_large(folder: Path, pictures: Mapping[str, Any]) -> None:
+    needed = sum(math.prod(entry["shape"]) for entry in pictures.values())
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > free:
+        raise StoreError(
+            f"The pictures of episode {folder.name} take {needed / 1e9:.1f} GB when unpacked, and "
+            f"{free / 1e9:.1f} GB of memory are free. Read it with pictures=False, and its pictures one "
+            "by one with EpisodeStore.pictures."
+        )
+
+
+def picture_file(path: str, codec: PictureCodec) -> str:
+    """Where the pictures of an array lie in the folder."""
+    return f"{path}/c.0.0.0.0" if codec.kind == "lossless" else f"{path}/bytes/c.0"
+
+
+def _arrays(
+    folder: Path, files: Mapping[str, tuple[int, str]], pictures: Collection[str]
+) -> dict[str, NDArray[Any]]:
     contents = {}
     for path, (size, digest) in files.items():
-        content = _read(folder, path)
-        if len(content) != size:
-            raise _damaged(folder, f"{path} has {len(content)} bytes, {size} were written")
-        if sha256_bytes(content) != digest:
-            raise _damaged(folder, f"{path} was changed after it was written")
-        contents[path] = content
+        if digest != EACH:
+            contents[path] = _checked(folder, path, files)
+        elif _size(folder, path) != size:
+            raise _damaged(folder, f"{path} has {_size(folder, path)} bytes, {size} were written")
     arrays = [path.removesuffix(f"/{GROUP_FILE}") for path in files if path.endswith(f"/{GROUP_FILE}")]
-    groups = _groups(f"{array}/{GROUP_FILE}" for array in arrays)
-    return {array: _array(folder, array, contents) for array in arrays if array not in groups}
+    groups = groups_of(f"{array}/{GROUP_FILE}" for array in arrays)
+    skipped = groups | {array for array in arrays if {array, _parent(array)} & set(pictures)}
+    return {array: _array(folder, array, contents) for array in arrays if array not in skipped}
+
+
+def _checked(folder: Path, path: str, files: Mapping[str, tuple[int, str]]) -> bytes:
+    size, digest = files[path]
+    content = _read(folder, path)
+    if len(content) != size:
+        raise _damaged(folder, f"{path} has {len(content)} bytes, {size} were written")
+    if sha256_bytes(content) != digest:
+        raise _damaged(folder, f"{path} was changed after it was written")
+    return content
 
 
 def _array(folder: Path, path: str, contents: Mapping[str, bytes]) -> NDArray[Any]:
@@ -172,7 +185,7 @@ def _array(folder: Path, path: str, contents: Mapping[str, bytes]) -> NDArray[An
     return rows[: meta.shape[0]].astype(meta.dtype, copy=False)
 
 
-def _groups(files: Iterable[str]) -> set[str]:
+def groups_of(files: Iterable[str]) -> set[str]:
     """Folders that hold the folders of these files, the episode's own left out."""
     return {
         "/".join(parts[:depth])
@@ -182,11 +195,26 @@ def _groups(files: Iterable[str]) -> set[str]:
     }
 
 
-def _read(folder: Path, path: str) -> bytes:
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _size(folder: Path, path: str) -> int:
+    try:
+        return _inside(folder, path).stat().st_size
+    except OSError as error:
+        raise _damaged(folder, f"{path} is missing") from error
+
+
+def _inside(folder: Path, path: str) -> Path:
     if ".." in path.split("/") or path.startswith("/"):
         raise _damaged(folder, f"its list of files names {path!r}, which lies outside")
+    return folder / path
+
+
+def _read(folder: Path, path: str) -> bytes:
     try:
-        return (folder / path).read_bytes()
+        return _inside(folder, path).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise _damaged(folder, f"{path} is missing") from None
     except OSError as error:
@@ -200,5 +228,6 @@ def _damaged(folder: Path, what: str) -> DamagedEpisodeError:
     )
 
 
-def _digest(attributes: Mapping[str, Any]) -> str:
+def digest_of(attributes: Mapping[str, Any]) -> str:
+    """Checksum of an episode's attributes, without itself."""
     return sha256_bytes(json.dumps(attributes, sort_keys=True, allow_nan=False).encode())

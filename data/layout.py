@@ -163,10 +163,11 @@ def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
 def _streams(arrays: Mapping[str, NDArray[Any]], features: Mapping[str, Any]) -> dict[str, Stream]:
     known = from_json(features)
     keys = dict.fromkeys(path.rpartition("/")[0] for path in arrays)
-    return {
-        key: Stream(*(arrays[f"{key}/{part}"] for part in STREAM_PARTS), feature=known.get(key))
-        for key in keys
-    }
+    found = {}
+    for key in keys:
+        times, walls, values = (arrays[f"{key}/{part}"] for part in STREAM_PARTS)
+        found[key] = Stream(times, walls, values, known.get(key))
+    return found
 
 
 def _within(codes: NDArray[Any], count: int, name: str) -> NDArray[Any]:

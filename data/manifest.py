@@ -30,6 +30,19 @@ def sha256_file(path: Path | str) -> str:
     return digest.hexdigest()
 
 
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk itself knows which files a folder holds.
+
+    Raises:
+        OSError: The folder cannot be opened.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def atomic_write_bytes(path: Path | str, content: bytes) -> None:
     """Write a file so that a reader, also after a crash, sees the old content or the new, never a mixture.
 

@@ -9,24 +9,30 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.builder import EpisodeBuilder
-from data.episode_folder import GROUP_FILE, FolderWriter, read_episode, read_facts
+from data.episode_folder import GROUP_FILE, open_pictures, read_episode, read_facts
 from data.errors import DamagedEpisodeError, LockedStoreError, StoreError
 from data.features import Features, differences, from_array, from_json, to_json
+from data.folder_writer import FolderWriter
+from data.images import PictureCodec, is_picture
 from data.layout import episode_arrays, episode_facts
 from data.lock import FileLock
-from data.manifest import atomic_write_bytes
-from data.recorder import Recorder, Recording
-from data.records import Episode, check_id, plain
+from data.manifest import atomic_write_bytes, sync_folder
+from data.plain import plain
+from data.recorder import Recorder
+from data.recording import Recording
+from data.records import Episode, check_id
 from data.steps import Outcome
 from data.zarr_files import ZarrFileError, group_attributes, group_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from data.picture_files import Pictures
 
 logger = logging.getLogger(__name__)
 _RECORDING = ".recording"
@@ -77,6 +83,10 @@ class EpisodeStore:
         path: The folder.
         features: What observations contain, with units and names; kept with the store and every episode.
         action_spec: What actions mean, as `ActionSpec.to_json` gives it; kept likewise.
+        pictures: How camera pictures of new episodes are stored; lossless unless said otherwise. Each episode
+            says how its own are stored, so that one store may hold several kinds.
+        durable: Whether a flush and a commit wait until the disk itself has everything, so that they also
+            outlast a power failure. Without, they outlast the death of the process.
 
     Raises:
         StoreError: The folder holds something else, or episodes with other features.
@@ -88,8 +98,12 @@ class EpisodeStore:
         *,
         features: Features | None = None,
         action_spec: Mapping[str, Any] | None = None,
+        pictures: PictureCodec | None = None,
+        durable: bool = False,
     ) -> None:
         self.path = Path(path)
+        self.picture_codec = pictures or PictureCodec()
+        self.durable = durable
         self._given: dict[str, Any] = {
             "features": None if features is None else to_json(features),
             "action_spec": None if action_spec is None else plain(dict(action_spec)),
@@ -146,14 +160,38 @@ class EpisodeStore:
             except DamagedEpisodeError as error:
                 logger.error("%s It is left out.", error)  # noqa: TRY400 - a traceback would bury what it says
 
-    def read(self, id_: str) -> Episode:
+    def read(self, id_: str, *, pictures: bool = True) -> Episode:
         """Read one episode, every byte checked.
+
+        Args:
+            id_: Name of the episode.
+            pictures: Whether to unpack camera pictures; without, observations and streams lack them, and
+                `pictures` reads them one by one.
 
         Raises:
             KeyError: There is no such episode.
             DamagedEpisodeError: A file of it is missing or was changed.
+            StoreError: Its pictures do not fit into memory.
         """
-        return read_episode(self._folder(id_))
+        return read_episode(self._folder(id_), pictures=pictures)
+
+    def pictures(self, id_: str, key: str, *, stream: bool = False) -> Pictures:
+        """Open the pictures of one camera, to read some of them without unpacking all.
+
+        Args:
+            id_: Name of the episode.
+            key: Such as ``"observation.images.wrist"``.
+            stream: Whether it is a stream, or else an observation of the steps.
+
+        Returns:
+            N pictures, read by row, each checked; close them after use.
+
+        Raises:
+            KeyError: There is no such episode, or no pictures of this key.
+            DamagedEpisodeError: A file is missing or was changed.
+        """
+        path = f"streams/{key}/values" if stream else f"observations/{key}"
+        return open_pictures(self._folder(id_), path)
 
     def summary(self, id_: str) -> Summary:
         """What is known of one episode without reading its arrays.
@@ -187,9 +225,12 @@ class EpisodeStore:
             self._refuse_misfit(episode)
             folder = self._new_recording(episode.id)
             try:
-                writer = FolderWriter(folder / "episode")
+                writer = FolderWriter(folder / "episode", durable=self.durable)
                 for path, rows in arrays.items():
-                    writer.array(path, [rows], len(rows))
+                    if len(rows) and is_picture(rows[0]):
+                        writer.encode(path, rows, self.picture_codec)
+                    else:
+                        writer.array(path, [rows], len(rows))
                 writer.finish({**episode_facts(episode), **self._context(), "steps": len(episode)})
                 self._publish(folder, episode.id)
             except OSError as error:
@@ -214,7 +255,15 @@ class EpisodeStore:
         lock = self._writing(builder.id)
         try:
             folder = self._new_recording(builder.id)
-            return Recorder(builder, folder, flush_every, self._commit, lock.release)
+            return Recorder(
+                builder,
+                folder,
+                flush_every,
+                self._commit,
+                lock.release,
+                pictures=self.picture_codec,
+                durable=self.durable,
+            )
         except OSError as error:
             lock.release()
             raise _unwritable(builder.id, error) from error
@@ -236,8 +285,8 @@ class EpisodeStore:
     def recover(self, id_: str) -> Episode:
         """Turn what a dead process recorded into an episode of unknown outcome, up to the last flushed step.
 
-        Its metadata says ``"recovered": true``; its last step is neither terminated nor truncated unless it
-        was.
+        Every file and picture is checked before. Its metadata says ``"recovered": true``; its last step is
+        neither terminated nor truncated unless it was.
 
         Raises:
             KeyError: There is no such recording.
@@ -245,17 +294,11 @@ class EpisodeStore:
             LockedStoreError: It is still being recorded.
         """
         with self._writing(id_):
-            recording = Recording.read(self._recording(id_))
+            recording = Recording.read(self._recording(id_)).verified()
             if not recording.steps:
                 raise StoreError(f"Recording {id_} holds no whole step; discard it.")
             metadata = {**recording.facts["metadata"], "recovered": True}
-            found = Recording(
-                recording.folder,
-                {**recording.facts, "metadata": metadata},
-                recording.segments,
-                recording.steps,
-            )
-            self._commit(found, Outcome.UNKNOWN)
+            self._commit(replace(recording, facts={**recording.facts, "metadata": metadata}), Outcome.UNKNOWN)
         return self.read(id_)
 
     def discard(self, id_: str) -> None:
@@ -286,13 +329,16 @@ class EpisodeStore:
         target = recording.folder / "episode"
         shutil.rmtree(target, ignore_errors=True)
         try:
-            recording.write_episode(target, {**recording.facts, "outcome": outcome, **self._context()})
+            facts = {**recording.facts, "outcome": outcome, **self._context()}
+            recording.write_episode(target, facts, durable=self.durable)
             self._publish(recording.folder, id_)
         except OSError as error:
             raise _unwritable(id_, error) from error
 
     def _publish(self, folder: Path, id_: str) -> None:
         (folder / "episode").rename(self.path / id_)
+        if self.durable:
+            sync_folder(self.path)
         shutil.rmtree(folder)
         if not any((self.path / _RECORDING).iterdir()):
             (self.path / _RECORDING).rmdir()

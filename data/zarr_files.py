@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numcodecs.zstd import Zstd  # type: ignore[import-untyped]  # ships no types
+
+from data.images import lossless_codecs
+from data.packing import pack, unpack_into
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,11 +70,11 @@ class ArrayMeta:
 
     @classmethod
     def of(cls, rows: NDArray[Any], length: int) -> ArrayMeta:
-        """Meta of `length` rows like these, in chunks of about 8 MiB; pictures are compressed."""
+        """Meta of `length` rows like these, in chunks of about 8 MiB; masks and depths are compressed."""
         row_bytes = max(1, rows.dtype.itemsize * math.prod(rows.shape[1:]))
         chunk_rows = max(1, min(length, _CHUNK_BYTES // row_bytes))
-        picture = rows.dtype == np.uint8 and rows.ndim >= 3
-        return cls((length, *rows.shape[1:]), chunk_rows, rows.dtype.name, compressed=picture)
+        dense = rows.dtype in (np.uint8, np.uint16) and rows.ndim >= 3
+        return cls((length, *rows.shape[1:]), chunk_rows, rows.dtype.name, compressed=dense)
 
     @property
     def chunk_shape(self) -> tuple[int, ...]:
@@ -87,22 +89,8 @@ class ArrayMeta:
 
     def to_bytes(self) -> bytes:
         """The content of ``zarr.json``."""
-        kind = np.dtype(self.dtype).kind
-        fill: Any = {"b": False, "f": "NaN", "i": -1, "u": 0}[kind]
-        return _dump(
-            {
-                "zarr_format": 3,
-                "node_type": "array",
-                "shape": list(self.shape),
-                "data_type": self.dtype,
-                "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(self.chunk_shape)}},
-                "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
-                "fill_value": fill,
-                "codecs": [_BYTES, _ZSTD] if self.compressed else [_BYTES],
-                "attributes": {},
-                "storage_transformers": [],
-            }
-        )
+        codecs = [_BYTES, _ZSTD] if self.compressed else [_BYTES]
+        return _array_bytes(self.shape, self.chunk_shape, self.dtype, codecs)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> ArrayMeta:
@@ -129,7 +117,7 @@ class ArrayMeta:
         if len(rows) < self.chunk_rows:
             filler = np.zeros((self.chunk_rows - len(rows), *rows.shape[1:]), chunk.dtype)
             chunk = np.concatenate([chunk, filler])
-        return bytes(Zstd(level=1).encode(chunk)) if self.compressed else chunk.tobytes()
+        return pack(chunk) if self.compressed else chunk.tobytes()
 
     def decode(self, content: bytes) -> NDArray[Any]:
         """Rows of a chunk, filler included.
@@ -141,12 +129,23 @@ class ArrayMeta:
         chunk = np.empty(self.chunk_shape, dtype)
         try:
             if self.compressed:
-                Zstd().decode(content, out=chunk)
+                unpack_into(content, chunk)
             else:
                 chunk = np.frombuffer(content, dtype).reshape(self.chunk_shape)
-        except (ValueError, RuntimeError) as error:
+        except ValueError as error:
             raise ZarrFileError(f"no chunk of {self.dtype}{list(self.chunk_shape)}: {error}") from error
         return chunk
+
+
+def pictures_bytes(shape: tuple[int, ...]) -> bytes:
+    """Content of ``zarr.json`` of (N, height, width, channels) pictures, stored lossless in one shard."""
+    inner = {
+        "chunk_shape": [1, *shape[1:]],
+        "codecs": lossless_codecs(),
+        "index_codecs": [_BYTES, {"name": "crc32c"}],
+        "index_location": "end",
+    }
+    return _array_bytes(shape, shape, "uint8", [{"name": "sharding_indexed", "configuration": inner}])
 
 
 def group_bytes(attributes: Mapping[str, Any]) -> bytes:
@@ -174,6 +173,26 @@ def group_attributes(content: bytes) -> dict[str, Any]:
         return dict(meta["attributes"])
     except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ZarrFileError(f"no group metadata: {error}") from error
+
+
+def _array_bytes(
+    shape: tuple[int, ...], chunk_shape: tuple[int, ...], dtype: str, codecs: list[dict[str, Any]]
+) -> bytes:
+    fill: Any = {"b": False, "f": "NaN", "i": -1, "u": 0}[np.dtype(dtype).kind]
+    return _dump(
+        {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": list(shape),
+            "data_type": dtype,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunk_shape)}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+            "fill_value": fill,
+            "codecs": codecs,
+            "attributes": {},
+            "storage_transformers": [],
+        }
+    )
 
 
 def _dump(value: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,144 @@
+"""What lies on disk of an episode that is not finished, and how it becomes one.
+
+A recording is a journal, a file of the new rows per flush, and a growing file per camera. A line of the
+journal says that everything up to it is whole; what lies beyond the last line is not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from data.folder_writer import FolderWriter
+from data.images import PictureCodec, PictureError
+from data.manifest import sha256_bytes
+from data.picture_files import Pictures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+JOURNAL = "journal.jsonl"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The part of an unfinished episode that can be relied on.
+
+    Attributes:
+        folder: Where.
+        facts: What is known of it; empty when its writer died before the first step.
+        segments: Files that were written whole and are unchanged, in order.
+        steps: Steps in them.
+        pictures: File, codec and (height, width, channels) of each camera, by the path of its array.
+    """
+
+    folder: Path
+    facts: Mapping[str, Any]
+    segments: tuple[str, ...]
+    steps: int
+    pictures: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def read(cls, folder: Path) -> Recording:
+        """Read the journal up to the last entry whose files are there, whole and unchanged."""
+        try:
+            lines = (folder / JOURNAL).read_text().split("\n")[:-1]  # a line without its end was cut off
+            facts, *entries = [json.loads(line) for line in lines]
+        except (OSError, ValueError):
+            return cls(folder, {}, (), 0, {})
+        found = cls(folder, facts, (), 0, {})
+        events: list[Any] = []
+        for entry in entries:
+            path = folder / str(entry["segment"])
+            if not path.is_file() or sha256_bytes(path.read_bytes()) != entry["sha256"]:
+                break
+            if any(_size(folder / file) < size for file, size in entry.get("sizes", {}).items()):
+                break
+            events += entry.get("events", [])
+            known = {**found.facts, "metadata": entry["metadata"], "events": list(events)}
+            segments = (*found.segments, path.name)
+            found = cls(folder, known, segments, int(entry["steps"]), entry.get("pictures", {}))
+        return found
+
+    def verified(self) -> Recording:
+        """The part of it in which every picture is unchanged too; all are read."""
+        for count, name in enumerate(self.segments):
+            if not all(self._pictures_are_whole(name, path) for path in self.pictures):
+                return self._first(count)
+        return self
+
+    def write_episode(self, target: Path, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Stream the recording into the final arrays of an episode in a new folder.
+
+        Raises:
+            OSError: The folder cannot be written, or the disk is full.
+        """
+        lengths: dict[str, int] = {}
+        for name in self.segments:
+            for path, rows in self._segment(name).items():
+                lengths[path] = lengths.get(path, 0) + len(rows)
+        writer = FolderWriter(target, durable=durable)
+        for path, length in lengths.items():
+            if path in self.pictures:
+                self._adopt(writer, path)
+            else:
+                writer.array(path, self._parts(path), length)
+        writer.finish({**facts, "steps": self.steps})
+
+    def _adopt(self, writer: FolderWriter, path: str) -> None:
+        known = self.pictures[path]
+        codec = PictureCodec.from_json(known["codec"])
+        file = writer.place(path, codec)
+        try:
+            os.link(self.folder / known["file"], file)
+        except OSError:  # a file system without links
+            shutil.copyfile(self.folder / known["file"], file)
+        table = np.concatenate(list(self._parts(path)))
+        writer.pictures(path, codec, tuple(known["shape"]), table)
+
+    def _first(self, count: int) -> Recording:
+        """The first segments; what is known of it is what was known then."""
+        lines = (self.folder / JOURNAL).read_text().split("\n")[: count + 1]
+        facts, *entries = [json.loads(line) for line in lines]
+        events = [event for entry in entries for event in entry.get("events", [])]
+        if entries:
+            facts = {**facts, "metadata": entries[-1]["metadata"], "events": events}
+        steps = int(entries[-1]["steps"]) if entries else 0
+        return replace(self, facts=facts, segments=self.segments[:count], steps=steps)
+
+    def _pictures_are_whole(self, segment: str, path: str) -> bool:
+        table = self._segment(segment).get(path)
+        if table is None or not len(table):
+            return True
+        known = self.pictures[path]
+        codec = PictureCodec.from_json(known["codec"])
+        try:
+            with Pictures(self.folder / known["file"], codec, tuple(known["shape"]), table) as pictures:
+                for row in range(len(table)):
+                    pictures[row]
+        except (PictureError, OSError):
+            return False
+        return True
+
+    def _segment(self, name: str) -> dict[str, NDArray[Any]]:
+        with np.load(self.folder / name, allow_pickle=False) as segment:
+            return {path: segment[path] for path in segment.files}
+
+    def _parts(self, path: str) -> Iterator[NDArray[Any]]:
+        for name in self.segments:
+            with np.load(self.folder / name, allow_pickle=False) as segment:
+                if path in segment.files:
+                    yield segment[path]
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else -1
