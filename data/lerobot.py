@@ -1,14 +1,12 @@
-"""Reads a LeRobotDataset version 3 folder without LeRobot: columns from Parquet, camera frames from video.
+"""Reads a LeRobotDataset folder without LeRobot: columns from Parquet, camera frames from video or pictures.
 
-Version 3 keeps many episodes in one Parquet file and one video; the episode table says where each lies.
-Frames are found by time stamp, never by counting, since a video may hold other episodes before this one.
+Versions 2 and 3 are read. Version 3 keeps many episodes in one Parquet file and one video; the episode table
+says where each lies. Frames are found by time stamp, never by counting, since a video may hold other episodes
+before this one.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from data.errors import DatasetError
-from data.features import Feature
+from data.lerobot_index import CAMERA_TYPES, Place, read_index, read_table
 from data.statistics import FeatureStatistics, compute_statistics
 from data.video import PictureError, decode_picture, read_frames
 from data.windows import Trajectory
@@ -29,11 +25,9 @@ from data.windows import Trajectory
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from data.features import Feature
 
-_INDEX = ("timestamp", "frame_index", "episode_index", "index", "task_index")
-_CAMERA_TYPES = ("video", "image")
-_EPISODE_TABLE = "meta/episodes/chunk-000/file-000.parquet"
-_FIELD = re.compile(r"\{(\w+)(?::0?(\d+)d)?\}")
+_NEEDED = ("timestamp", "frame_index", "task_index", "episode_index")
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +111,7 @@ class LeRobotEpisode:
 
 
 class LeRobotFolder:
-    """A LeRobotDataset v3 folder.
+    """A LeRobotDataset folder of version 2 or 3.
 
     Args:
         path: The folder that holds ``meta``, ``data`` and ``videos``.
@@ -129,32 +123,30 @@ class LeRobotFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._info = _read_info(self.path)
-        self.fps = float(self._info["fps"])
-        self.robot = str(self._info.get("robot_type") or "")
-        self._kinds = {key: str(spec["dtype"]) for key, spec in self._info["features"].items()}
-        self.features: dict[str, Feature] = {
-            key: _feature(self.path, key, spec)
-            for key, spec in self._info["features"].items()
-            if key not in _INDEX and spec["dtype"] != "string"
-        }
-        self._episodes = self._read_episodes()
-        self._tasks = self._read_tasks()
-        self._refuse_missing_files()
+        self._index = read_index(self.path)
+        self.version = self._index.version
+        self.fps = self._index.fps
+        self.robot = self._index.robot
+        self.features: Mapping[str, Feature] = self._index.features
 
     @property
     def cameras(self) -> tuple[str, ...]:
         """Keys of the cameras."""
-        return tuple(key for key, kind in self._kinds.items() if kind in _CAMERA_TYPES)
+        return tuple(key for key, kind in self._index.kinds.items() if kind in CAMERA_TYPES)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Keys of the columns of text, which are not read."""
+        return tuple(key for key in self._index.kinds if key not in (*self.features, *_NEEDED, "index"))
 
     @property
     def ids(self) -> list[int]:
         """Numbers of the episodes, sorted."""
-        return sorted(self._episodes)
+        return sorted(self._index.places)
 
     def __len__(self) -> int:
         """Number of episodes."""
-        return len(self._episodes)
+        return len(self._index.places)
 
     def __iter__(self) -> Iterator[LeRobotEpisode]:
         """Every episode in order."""
@@ -167,25 +159,23 @@ class LeRobotFolder:
             KeyError: There is no such episode.
             DatasetError: Its rows are missing or do not fit their description.
         """
-        if id_ not in self._episodes:
+        if id_ not in self._index.places:
             raise KeyError(f"No episode {id_} in {self.path}; it has {self.ids}.")
-        row = self._episodes[id_]
-        table = self._rows(id_, row)
+        keys = [key for key in self.features if key not in self.cameras]
+        table = self._rows(id_, self._index.places[id_], [*_NEEDED, *keys])
         order = _integers(table["frame_index"].to_numpy(), "frame_index", id_)
         if not np.array_equal(order, np.arange(len(order))):
             raise DatasetError(
                 f"Episode {id_} of {self.path}: frame_index does not count from 0 in steps of 1."
             )
         numbers = _integers(table["task_index"].to_numpy(), "task_index", id_)
-        unknown = sorted(set(numbers.tolist()) - self._tasks.keys())
+        unknown = sorted(set(numbers.tolist()) - self._index.tasks.keys())
         if unknown:
             raise DatasetError(
-                f"Episode {id_} of {self.path} has tasks {unknown}, which meta/tasks.parquet lacks."
+                f"Episode {id_} of {self.path} has tasks {unknown}, which its task table lacks."
             )
-        tasks = tuple(self._tasks[number] for number in numbers.tolist())
-        columns = {
-            key: self._column(table, key, f) for key, f in self.features.items() if key not in self.cameras
-        }
+        tasks = tuple(self._index.tasks[number] for number in numbers.tolist())
+        columns = {key: self._column(table, key, self.features[key]) for key in keys}
         times = table["timestamp"].to_numpy().astype(np.float64)
         return LeRobotEpisode(id_, tasks[0], tasks, times, columns, self.fps, self)
 
@@ -206,31 +196,51 @@ class LeRobotFolder:
         """Frames of one camera at some steps; see `LeRobotEpisode.frames`."""
         if camera not in self.cameras:
             raise KeyError(f"No camera {camera!r} in {self.path}; it has {list(self.cameras)}.")
-        row = self._episodes[episode.id]
+        place = self._index.places[episode.id]
+        declared = self._size(camera)
         try:
-            if self._kinds[camera] == "image":
-                pictures = self._rows(episode.id, row)[camera].to_pylist()
-                return np.stack([decode_picture(pictures[step]["bytes"], size) for step in steps])
-            start = float(_entry(row, f"videos/{camera}/from_timestamp"))
-            path = self.path / self._video(row, camera)
-            return read_frames(path, start + episode.timestamps[steps], tolerance_s=0.2 / self.fps, size=size)
-        except (PictureError, TypeError, KeyError) as error:
+            if self._index.kinds[camera] == "image":
+                return self._pictures(episode.id, place, camera, steps, size)
+            file, start = place.videos[camera]
+            times = start + episode.timestamps[steps]
+            return read_frames(
+                self.path / file, times, tolerance_s=0.2 / self.fps, size=size, declared=declared
+            )
+        except PictureError as error:
             raise DatasetError(f"Episode {episode.id} of {self.path}, {camera}: {error}") from error
 
-    def _rows(self, id_: int, row: Mapping[str, Any]) -> pa.Table:
-        table = _read_table(self.path, self._data(row))
-        missing = [
-            key
-            for key in ("timestamp", "frame_index", "task_index", "episode_index")
-            if key not in table.schema.names
-        ]
+    def _pictures(
+        self, id_: int, place: Place, camera: str, steps: NDArray[np.int64], size: tuple[int, int] | None
+    ) -> NDArray[np.uint8]:
+        declared = self._size(camera)
+        table = self._rows(id_, place, [*_NEEDED, camera])
+        if camera not in table.schema.names:
+            raise DatasetError(f"{self.path} declares {camera!r}, but its data have {table.schema.names}.")
+        entries = table[camera].take(pa.array(steps)).to_pylist()
+        contents = [entry.get("bytes") if isinstance(entry, dict) else entry for entry in entries]
+        missing = [int(step) for step, content in zip(steps, contents, strict=True) if not content]
         if missing:
-            raise DatasetError(f"{self._data(row)} in {self.path} lacks the columns {missing}.")
-        table = table.filter(pc.equal(table["episode_index"], id_))
-        if len(table) != int(row["length"]) or not len(table):
             raise DatasetError(
-                f"Episode {id_} of {self.path} has {int(row['length'])} steps in the episode table, but "
-                f"{len(table)} in {self._data(row)}."
+                f"Episode {id_} of {self.path} has no picture of {camera} inside its file at steps "
+                f"{missing[:5]}; pictures beside it are not read."
+            )
+        pictures = [decode_picture(content, size, declared=declared) for content in contents if content]
+        return np.stack(pictures) if pictures else np.zeros((0, *(size or declared), 3), np.uint8)
+
+    def _size(self, camera: str) -> tuple[int, int]:
+        height, width, _ = self.features[camera].shape
+        return height, width
+
+    def _rows(self, id_: int, place: Place, columns: Sequence[str]) -> pa.Table:
+        file = place.data
+        table = read_table(self.path, file, [*columns], filters=[("episode_index", "=", id_)])
+        missing = [key for key in _NEEDED if key not in table.schema.names]
+        if missing:
+            raise DatasetError(f"{file} in {self.path} lacks the columns {missing}.")
+        if len(table) != place.length:
+            raise DatasetError(
+                f"Episode {id_} of {self.path} has {place.length} steps in the episode table, but "
+                f"{len(table)} in {file}."
             )
         return table
 
@@ -238,12 +248,17 @@ class LeRobotFolder:
         if key not in table.schema.names:
             raise DatasetError(f"{self.path} declares {key!r}, but its data have {table.schema.names}.")
         column = table[key].combine_chunks()
+        if isinstance(column, pa.ExtensionArray):  # LeRobot's arrays of two axes and more, once it is loaded
+            column = column.storage
         if column.null_count:
             raise DatasetError(
                 f"{key!r} in {self.path} has {column.null_count} empty entries; repair the dataset."
             )
         while isinstance(column, pa.Array) and pa.types.is_nested(column.type):
             column = column.flatten()
+        kind = column.type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+            raise DatasetError(f"{key!r} in {self.path} holds {kind}, no plain numbers.")
         values = column.to_numpy(zero_copy_only=False)
         if values.size != len(table) * feature.size:
             raise DatasetError(
@@ -251,125 +266,6 @@ class LeRobotFolder:
                 f"shape {feature.shape} was declared."
             )
         return np.asarray(values.reshape(len(table), *feature.shape), feature.dtype)
-
-    def _read_episodes(self) -> dict[int, dict[str, Any]]:
-        files = sorted((self.path / "meta/episodes").glob("chunk-*/file-*.parquet"))
-        if not files:
-            raise DatasetError(
-                f"{self.path} has no {_EPISODE_TABLE}, the table that says where each episode lies. "
-                "Copy it from the source of the dataset, or record again: LeRobot writes it in finalize()."
-            )
-        episodes: dict[int, dict[str, Any]] = {}
-        for file in files:
-            table = _read_table(self.path, file.relative_to(self.path).as_posix())
-            table = table.select([name for name in table.schema.names if not name.startswith("stats/")])
-            for row in table.to_pylist():
-                episodes[int(_entry(row, "episode_index"))] = row
-        return episodes
-
-    def _read_tasks(self) -> dict[int, str]:
-        table = _read_table(self.path, "meta/tasks.parquet")
-        texts = [name for name in table.schema.names if name != "task_index"]
-        if "task_index" not in table.schema.names or not texts:
-            raise DatasetError(
-                f"meta/tasks.parquet in {self.path} has {table.schema.names}, no task and task_index."
-            )
-        text = "task" if "task" in texts else texts[0]
-        return {int(row["task_index"]): str(row[text]) for row in table.to_pylist()}
-
-    def _refuse_missing_files(self) -> None:
-        wanted = {self._data(row) for row in self._episodes.values()}
-        videos = [camera for camera in self.cameras if self._kinds[camera] == "video"]
-        wanted |= {self._video(row, camera) for row in self._episodes.values() for camera in videos}
-        missing = sorted(path for path in wanted if not (self.path / path).is_file())
-        if missing:
-            raise DatasetError(
-                f"{self.path} lacks {', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''} "
-                f"({len(missing)} of {len(wanted)} files). Copy them from the source of the dataset."
-            )
-
-    def _data(self, row: Mapping[str, Any]) -> str:
-        places = {name: int(_entry(row, f"data/{name}")) for name in ("chunk_index", "file_index")}
-        return self._place(str(self._info["data_path"]), places)
-
-    def _video(self, row: Mapping[str, Any], camera: str) -> str:
-        names = ("chunk_index", "file_index")
-        places: dict[str, int | str] = {n: int(_entry(row, f"videos/{camera}/{n}")) for n in names}
-        return self._place(str(self._info["video_path"]), {**places, "video_key": camera})
-
-    def _place(self, template: str, values: Mapping[str, int | str]) -> str:
-        def fill(match: re.Match[str]) -> str:
-            value = values.get(match[1])
-            if value is None:
-                raise DatasetError(f"{self.path}: path template {template!r} names {match[1]!r}.")
-            return str(value).zfill(int(match[2] or 0)) if isinstance(value, int) else value
-
-        place = _FIELD.sub(fill, template)
-        if not (self.path / place).resolve().is_relative_to(self.path.resolve()):
-            raise DatasetError(f"{self.path}: {place!r} lies outside the dataset; it is not read.")
-        return place
-
-
-def _read_info(path: Path) -> dict[str, Any]:
-    file = path / "meta/info.json"
-    if not file.is_file():
-        raise DatasetError(f"{path} has no meta/info.json; it is no LeRobotDataset folder.")
-    try:
-        info: dict[str, Any] = json.loads(file.read_text())
-        version = str(info["codebase_version"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"meta/info.json in {path} cannot be read: {error!r}.") from error
-    if not version.startswith("v3."):
-        raise DatasetError(
-            f"{path} is a LeRobotDataset {version}; version 3 is read here. Convert it with "
-            "`python -m lerobot.scripts.convert_dataset_v21_to_v30` of LeRobot."
-            + _missing_in_v2(path, version)
-        )
-    missing = [key for key in ("fps", "features", "data_path") if key not in info]
-    if missing:
-        raise DatasetError(f"meta/info.json in {path} lacks {missing}.")
-    if not (isinstance(info["fps"], int | float) and math.isfinite(info["fps"]) and info["fps"] > 0):
-        raise DatasetError(f"meta/info.json in {path} has fps {info['fps']!r}; a positive number is needed.")
-    return info
-
-
-def _missing_in_v2(path: Path, version: str) -> str:
-    if not version.startswith("v2.") or (path / "meta/episodes.jsonl").is_file():
-        return ""
-    return (
-        " Copy meta/episodes.jsonl from its source first: it is missing, and without it no episode is found."
-    )
-
-
-def _feature(path: Path, key: str, spec: Mapping[str, Any]) -> Feature:
-    shape = tuple(int(size) for size in spec["shape"])
-    names = spec.get("names") or ()
-    if isinstance(names, dict):  # older writers group the names, such as {"motors": [...]}
-        names = [name for group in names.values() for name in (group if isinstance(group, list) else [group])]
-    try:
-        if spec["dtype"] in _CAMERA_TYPES:
-            height, width, channels = shape if shape[-1] in {1, 3} else (shape[1], shape[2], shape[0])
-            return Feature((height, width, channels), "uint8", names=("height", "width", "channel"))
-        fits = len(names) == (shape[0] if len(shape) == 1 else len(shape))
-        return Feature(shape, str(spec["dtype"]), names=tuple(names) if fits else ())
-    except (ValueError, IndexError, TypeError) as error:
-        raise DatasetError(f"meta/info.json in {path}: feature {key!r}: {error}") from error
-
-
-def _read_table(path: Path, place: str) -> pa.Table:
-    if not (path / place).is_file():
-        raise DatasetError(f"{path} has no {place}. Copy it from the source of the dataset.")
-    try:
-        return pq.read_table(path / place)
-    except (pa.ArrowException, OSError) as error:
-        raise DatasetError(f"{place} in {path} cannot be read, it may be cut short: {error}") from error
-
-
-def _entry(row: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - a number or text of the table
-    for candidate in (name, name.replace("data/", "data_")):
-        if row.get(candidate) is not None:
-            return row[candidate]
-    raise DatasetError(f"The episode table lacks {name!r}; it has {sorted(row)}.")
 
 
 def _integers(values: NDArray[Any], name: str, id_: int) -> NDArray[np.int64]:

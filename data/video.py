@@ -28,6 +28,7 @@ def read_frames(
     *,
     tolerance_s: float,
     size: tuple[int, int] | None = None,
+    declared: tuple[int, int] | None = None,
 ) -> NDArray[np.uint8]:
     """Decode the frames nearest to some times.
 
@@ -36,17 +37,20 @@ def read_frames(
         times: Presentation times in the file, s, in any order, (N,).
         tolerance_s: Greatest distance between a time and its frame, s.
         size: (height, width) to scale to; as stored when None.
+        declared: (height, width) that the frames must have; not checked when None.
 
     Returns:
         (N, height, width, 3), RGB.
 
     Raises:
-        PictureError: The file is missing or broken, or has no frame near one of the times.
+        PictureError: The file is missing or broken, has frames of another size than declared, or has no
+            frame near one of the times.
     """
     order = np.argsort(times, kind="stable")
     found: list[NDArray[np.uint8] | None] = [None] * len(times)
     try:
         with av.open(str(path), "r") as container:
+            _refuse_size(container, declared, str(path))
             for run in _runs(order, times):
                 for index, picture in _decode(container, times, run, tolerance_s, size):
                     found[index] = picture
@@ -62,22 +66,37 @@ def read_frames(
     return np.stack(pictures) if pictures else np.zeros((0, *(size or (1, 1)), 3), np.uint8)
 
 
-def decode_picture(content: bytes, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
+def decode_picture(
+    content: bytes, size: tuple[int, int] | None = None, *, declared: tuple[int, int] | None = None
+) -> NDArray[np.uint8]:
     """Decode a PNG or JPEG file's content to (height, width, 3), RGB.
 
     Args:
         content: Bytes of the file.
         size: (height, width) to scale to; as stored when None.
+        declared: (height, width) that it must have; not checked when None.
 
     Raises:
-        PictureError: It is no picture.
+        PictureError: It is no picture, or of another size than declared; nothing is decoded then.
     """
     try:
         with av.open(io.BytesIO(content), "r") as container:
+            _refuse_size(container, declared, "a picture")
             frame = next(container.decode(video=0))
     except (av.error.FFmpegError, IndexError, StopIteration, TypeError) as error:
         raise PictureError(f"A picture of {len(content)} bytes cannot be decoded: {error}.") from error
     return _rgb(frame, size)
+
+
+def _refuse_size(container: av.container.InputContainer, declared: tuple[int, int] | None, what: str) -> None:
+    """Compare before decoding: a few bytes can hold a picture that does not fit in memory."""
+    stream = container.streams.video[0]
+    found = (stream.height, stream.width)
+    if declared is not None and found != tuple(declared):
+        raise PictureError(
+            f"{what} has frames of {found[1]} x {found[0]} pixels; {declared[1]} x {declared[0]} were "
+            "declared."
+        )
 
 
 def _runs(order: NDArray[np.intp], times: NDArray[np.float64]) -> list[NDArray[np.intp]]:

@@ -33,6 +33,7 @@ FORMATS: dict[str, str] = {
     "d4rl": "data.formats.d4rl:D4rl",
     "aloha": "data.formats.aloha:Aloha",
     "diffusion-policy": "data.formats.diffusion_policy:DiffusionPolicy",
+    "lerobot": "data.formats.lerobot:LeRobot",
 }
 """Short name -> ``module:Class``, in the order in which `detect` asks them."""
 ENTRY_POINTS = "robot_rl.formats"

@@ -1,0 +1,193 @@
+"""Writes a LeRobotDataset version 3 through LeRobot itself, and a sidecar with what that cannot hold."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from data.errors import DatasetError
+from data.features import differences, from_array, from_json, to_json
+from data.formats.extras import require
+from data.formats.lerobot_columns import Columns, choose, lerobot_features, rows
+from data.formats.sidecar import SidecarWriter
+from data.formats.target import new_target
+from data.layout import episode_arrays, episode_facts
+from data.records import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from data.features import Feature, Features
+    from data.records import Episode
+
+SIDECAR = "meta/robot_rl_episodes.parquet"
+"""Where in a dataset the sidecar lies; LeRobot leaves the file alone."""
+_RATE_SLACK = 0.02
+
+
+@dataclass(frozen=True)
+class WriteLeRobot:
+    """How a LeRobotDataset is written.
+
+    Attributes:
+        images: Keep cameras as ``"image"`` (lossless, reads back equal) or ``"video"`` (small, with loss).
+        codec: Of the videos.
+        crf: Quality of the videos, lower is better.
+        fps: Frames per second to declare; from the action specification or the time stamps when None.
+    """
+
+    images: Literal["image", "video"] = "image"
+    codec: str = "libsvtav1"
+    crf: int = 30
+    fps: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse impossible numbers."""
+        if self.fps is not None and self.fps < 1:
+            raise ValueError(f"fps is {self.fps}; a positive whole number is needed.")
+
+
+def write_lerobot(
+    episodes: Iterable[Episode],
+    features: Features,
+    action_spec: Mapping[str, Any] | None,
+    path: Path,
+    options: WriteLeRobot,
+) -> tuple[str, ...]:
+    """Write a LeRobotDataset; see `data.formats.registry.Format.write`."""
+    remaining = iter(episodes)
+    first = next(remaining, None)
+    if first is None:
+        raise DatasetError(f"There are no episodes to write to {path}; LeRobot has no empty datasets.")
+    module = require("lerobot.datasets.lerobot_dataset", "lerobot", "Writing a LeRobotDataset")
+    known = {k: features[k] if k in features else from_array(v[0]) for k, v in first.observations.items()}
+    writer = _Writer(known, _fps(first, action_spec, options), options)
+    with new_target(path) as part:
+        dataset = module.LeRobotDataset.create(
+            repo_id="local/robot_rl",
+            root=part,
+            fps=writer.fps,
+            robot_type=first.robot or None,
+            features=writer.columns_of(_action_names(first, action_spec)),
+            use_videos=options.images == "video",
+            **_encoder(options, bool(writer.columns.pictures)),
+        )
+        header = {**writer.header, "action_spec": None if action_spec is None else dict(action_spec)}
+        with contextlib.ExitStack() as stack:
+            stack.callback(
+                dataset.finalize
+            )  # also after an error: LeRobot would do it later, into a removed folder
+            sidecar = stack.enter_context(SidecarWriter(part / SIDECAR, header))
+            for number, episode in enumerate(itertools.chain([first], remaining)):
+                writer.add(dataset, sidecar, number, episode)
+        shutil.rmtree(part / "images", ignore_errors=True)  # LeRobot's, empty by now
+    return writer.notes
+
+
+class _Writer:
+    """What is the same for every episode, and what was noticed."""
+
+    def __init__(self, features: Mapping[str, Feature], fps: int, options: WriteLeRobot) -> None:
+        self.features = features
+        self.fps = fps
+        self.columns: Columns = choose(features)
+        self._video = options.images == "video"
+        self._off_rate = 0
+        self._paused = 0
+        self._no_reward = 0
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What the sidecar says of all episodes."""
+        kept = {"pictures": list(self.columns.pictures), "arrays": list(self.columns.arrays)}
+        return {"features": to_json(self.features), "columns": kept, "lossy": self._video}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the dataset does not hold as it was, one sentence each."""
+        made = [f"{key} is in the sidecar only: {reason}." for key, reason in self.columns.apart.items()]
+        if self._video and self.columns.pictures:
+            made.append(f"Pictures of {', '.join(self.columns.pictures)} were compressed with loss.")
+        if self._off_rate:
+            made.append(
+                f"{self._off_rate} episodes did not run at {self.fps} steps per second; LeRobot's time is "
+                "frame / fps, the measured times are in the sidecar."
+            )
+        if self._paused:
+            made.append(f"{self._paused} paused steps are rows like others; robot_rl.source marks them.")
+        if self._no_reward:
+            made.append(f"next.reward is 0 in {self._no_reward} episodes whose reward is not known.")
+        return tuple(made)
+
+    def columns_of(self, action_names: list[str]) -> dict[str, dict[str, Any]]:
+        """What LeRobot is told of the columns."""
+        return lerobot_features(self.features, self.columns, action_names, video=self._video)
+
+    def add(self, dataset: Any, sidecar: SidecarWriter, number: int, episode: Episode) -> None:  # noqa: ANN401 - LeRobot has no types
+        """Write one episode."""
+        self._refuse_misfit(episode)
+        table = rows(episode, self.features, self.columns)
+        for t in range(len(episode)):
+            frame: dict[str, Any] = {key: values[t] for key, values in table.items()}
+            dataset.add_frame({**frame, "task": episode.task})
+        # One process for each camera, which is LeRobot's default, costs more than it saves here.
+        dataset.save_episode(parallel_encoding=False)
+        sidecar.add(number, episode_facts(episode), self._apart(episode))
+        self._off_rate += abs(_measured(episode) / self.fps - 1.0) > _RATE_SLACK
+        self._paused += int((episode.source == Source.PAUSED).sum())
+        self._no_reward += bool(np.isnan(episode.reward).any())
+
+    def _apart(self, episode: Episode) -> dict[str, NDArray[Any]]:
+        arrays = episode_arrays(episode)
+        for key in (*self.columns.pictures, *self.columns.arrays):
+            arrays[f"observations/{key}"] = episode.observations[key][len(episode) :]
+        return arrays
+
+    def _refuse_misfit(self, episode: Episode) -> None:
+        found = {key: from_array(values[0]) for key, values in episode.observations.items()}
+        bare = from_json({k: {"shape": f.shape, "dtype": f.dtype} for k, f in self.features.items()})
+        lines = differences(bare, found, expected_by="the dataset", found_in="the episode")
+        lines += [f"{key!r} is new." for key in found.keys() - bare.keys()]
+        if lines:
+            raise DatasetError(f"Episode {episode.id} does not fit the first one: " + " ".join(lines))
+
+
+def _fps(episode: Episode, action_spec: Mapping[str, Any] | None, options: WriteLeRobot) -> int:
+    if options.fps is not None:
+        return options.fps
+    rate = float((action_spec or {}).get("rate_hz") or _measured(episode))
+    if not np.isfinite(rate) or round(rate) < 1:
+        raise DatasetError(
+            f"Episode {episode.id} has {len(episode)} steps at {rate} per second; say fps, since LeRobot "
+            "needs a positive whole number."
+        )
+    return round(rate)
+
+
+def _measured(episode: Episode) -> float:
+    """Median rate of an episode's steps, Hz; NaN where there is none."""
+    gaps = np.diff(episode.monotonic_time)
+    gap = float(np.median(gaps)) if len(gaps) else 0.0
+    return 1.0 / gap if gap > 0.0 else float("nan")
+
+
+def _action_names(episode: Episode, action_spec: Mapping[str, Any] | None) -> list[str]:
+    size = episode.action.shape[1]
+    groups = (action_spec or {}).get("groups", ())
+    names = [f"{group['name']}.{name}" for group in groups for name in group.get("names", ())]
+    return names if len(names) == size else [f"a{i}" for i in range(size)]
+
+
+def _encoder(options: WriteLeRobot, cameras: bool) -> dict[str, Any]:
+    if options.images != "video" or not cameras:
+        return {}
+    configs = require("lerobot.configs", "lerobot", "Encoding videos")
+    return {"rgb_encoder": configs.RGBEncoderConfig(vcodec=options.codec, crf=options.crf)}

@@ -1,0 +1,304 @@
+"""Where each episode of a LeRobotDataset folder lies: version 3 keeps many in a file, version 2 one in each.
+
+Everything in these files is another's word: paths must stay inside the dataset, and sizes must be possible,
+before anything is opened by them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data.errors import DatasetError
+from data.features import Feature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+INDEX_COLUMNS = ("timestamp", "frame_index", "episode_index", "index", "task_index")
+CAMERA_TYPES = ("video", "image")
+_TEXT_TYPES = ("string", "language")
+_EPISODE_TABLE = "meta/episodes/chunk-000/file-000.parquet"
+_FIELD = re.compile(r"\{(\w+)(?::0?(\d+)d)?\}")
+_MOST_TEXT_BYTES = 256 << 20
+_MOST_ELEMENTS = 1 << 26
+_MOST_EPISODES = 1 << 24
+_TABLE_BYTES = 256 << 20
+_TABLE_RATIO = 300
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one episode lies.
+
+    Attributes:
+        length: Its number of steps T.
+        data: Its Parquet file, relative to the dataset.
+        videos: By camera, the file and the time in it at which the episode starts, s.
+    """
+
+    length: int
+    data: str
+    videos: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Index:
+    """What the files below ``meta`` say.
+
+    Attributes:
+        version: Such as ``"v3.0"``.
+        fps: Frames per second.
+        robot: Type of the robot; may be empty.
+        kinds: Declared type of every column, ``video``, ``image`` and ``string`` included.
+        features: Every column but indices and texts, in the order of the dataset.
+        places: By episode number.
+        tasks: Text of each task number.
+    """
+
+    version: str
+    fps: float
+    robot: str
+    kinds: Mapping[str, str]
+    features: Mapping[str, Feature]
+    places: Mapping[int, Place]
+    tasks: Mapping[int, str]
+
+
+def read_index(path: Path) -> Index:
+    """Read what a folder says of itself, and check that its files are there.
+
+    Raises:
+        DatasetError: It is no LeRobotDataset, of a version that is not read, or a file is missing, broken or
+            leads outside; names the file.
+    """
+    info = _read_info(path)
+    version = str(info["codebase_version"])
+    kinds = {key: str(spec["dtype"]) for key, spec in info["features"].items()}
+    features = {
+        key: _feature(path, key, spec)
+        for key, spec in info["features"].items()
+        if key not in INDEX_COLUMNS and kinds[key] not in _TEXT_TYPES
+    }
+    videos = [key for key, kind in kinds.items() if kind == "video"]
+    if videos and not info.get("video_path"):
+        raise DatasetError(f"meta/info.json in {path} declares the videos {videos}, but no video_path.")
+    made = _places_v3 if version.startswith("v3.") else _places_v2
+    places = dict(made(path, info, videos))
+    tasks = dict(_tasks_v3(path) if version.startswith("v3.") else _tasks_v2(path))
+    _refuse_missing_files(path, places.values())
+    robot = str(info.get("robot_type") or "")
+    return Index(version, float(info["fps"]), robot, kinds, features, places, tasks)
+
+
+def read_table(path: Path, place: str, columns: Iterable[str] | None = None, **options: Any) -> pa.Table:  # noqa: ANN401 - pyarrow's
+    """Read a Parquet file of a dataset.
+
+    Args:
+        path: The dataset.
+        place: The file in it.
+        columns: Which columns; those that are there of them. All when None.
+        **options: Of `pyarrow.parquet.read_table`.
+
+    Raises:
+        DatasetError: The file is missing, broken, or holds absurdly many rows for its size.
+    """
+    file = path / place
+    if not file.is_file():
+        raise DatasetError(f"{path} has no {place}. Copy it from the source of the dataset.")
+    try:
+        with pq.ParquetFile(file) as opened:
+            schema, rows = opened.schema_arrow, opened.metadata.num_rows
+        names = [name for name in schema.names if columns is None or name in set(columns)]
+        # Repeated values shrink to nothing, so few bytes can stand for more rows than fit in memory.
+        if rows * 8 * max(1, len(names)) > max(_TABLE_BYTES, _TABLE_RATIO * file.stat().st_size):
+            raise DatasetError(
+                f"{place} in {path} announces {rows} rows in {file.stat().st_size} bytes; it is not read."
+            )
+        return pq.read_table(file, columns=names, **options)
+    except (pa.ArrowException, OSError) as error:
+        raise DatasetError(f"{place} in {path} cannot be read, it may be cut short: {error}") from error
+
+
+def _read_info(path: Path) -> dict[str, Any]:
+    if not (path / "meta/info.json").is_file():
+        raise DatasetError(f"{path} has no meta/info.json; it is no LeRobotDataset folder.")
+    info = _json(path, "meta/info.json", _text(path, "meta/info.json"))
+    missing = [key for key in ("codebase_version", "fps", "features", "data_path") if key not in info]
+    if missing:
+        raise DatasetError(f"meta/info.json in {path} lacks {missing}.")
+    version = str(info["codebase_version"])
+    if not version.startswith(("v2.", "v3.")):
+        raise DatasetError(
+            f"{path} is a LeRobotDataset {version}; versions 2 and 3 are read here. Convert an older one "
+            "with the script of the LeRobot release that followed it; for a newer one update robot-rl."
+        )
+    fps = info["fps"]
+    if isinstance(fps, bool) or not (isinstance(fps, int | float) and math.isfinite(fps) and fps > 0):
+        raise DatasetError(f"meta/info.json in {path} has fps {fps!r}; a positive number is needed.")
+    specs = info["features"]
+    if not isinstance(specs, dict) or not all(isinstance(s, dict) and "dtype" in s for s in specs.values()):
+        raise DatasetError(f"meta/info.json in {path} has no features with a dtype each, but {specs!r:.200}.")
+    return info
+
+
+def _feature(path: Path, key: str, spec: Mapping[str, Any]) -> Feature:
+    names = spec.get("names") or ()
+    if isinstance(names, dict):  # older writers group the names, such as {"motors": [...]}
+        names = [name for group in names.values() for name in (group if isinstance(group, list) else [group])]
+    try:
+        shape = tuple(int(size) for size in spec["shape"])
+        if math.prod(shape) > _MOST_ELEMENTS:
+            raise ValueError(f"shape {shape} has more than {_MOST_ELEMENTS} elements")  # noqa: TRY301 - told below with the file
+        if spec["dtype"] in CAMERA_TYPES:
+            height, width, channels = shape if shape[-1] in {1, 3} else (shape[1], shape[2], shape[0])
+            return Feature((height, width, channels), "uint8", names=("height", "width", "channel"))
+        fits = len(names) == (shape[0] if len(shape) == 1 else len(shape))
+        return Feature(shape, str(spec["dtype"]), names=tuple(names) if fits else ())
+    except (ValueError, IndexError, TypeError, KeyError, OverflowError) as error:
+        raise DatasetError(f"meta/info.json in {path}: feature {key!r}: {error}") from error
+
+
+def _places_v3(path: Path, info: Mapping[str, Any], videos: list[str]) -> Iterator[tuple[int, Place]]:
+    files = sorted((path / "meta/episodes").glob("chunk-*/file-*.parquet"))
+    if not files:
+        raise DatasetError(
+            f"{path} has no {_EPISODE_TABLE}, the table that says where each episode lies. "
+            "Copy it from the source of the dataset, or record again: LeRobot writes it in finalize()."
+        )
+    for file in files:
+        place = file.relative_to(path).as_posix()
+        wanted = [name for name in _names(path, place) if not name.startswith("stats/")]
+        for row in read_table(path, place, wanted).to_pylist():
+            data = {name: _number(path, row, f"data/{name}") for name in ("chunk_index", "file_index")}
+            found = {camera: _video_v3(path, info, row, camera) for camera in videos}
+            data_path = _fill(path, info["data_path"], data)
+            yield _number(path, row, "episode_index"), Place(_length(path, row), data_path, found)
+
+
+def _video_v3(path: Path, info: Mapping[str, Any], row: Mapping[str, Any], camera: str) -> tuple[str, float]:
+    names = ("chunk_index", "file_index")
+    values: dict[str, int | str] = {name: _number(path, row, f"videos/{camera}/{name}") for name in names}
+    start = float(_entry(path, row, f"videos/{camera}/from_timestamp"))
+    return _fill(path, info["video_path"], {**values, "video_key": camera}), start
+
+
+def _places_v2(path: Path, info: Mapping[str, Any], videos: list[str]) -> Iterator[tuple[int, Place]]:
+    per_chunk = int(info.get("chunks_size") or 1000)
+    for row in _json_lines(path, "meta/episodes.jsonl", "without it no episode is found"):
+        number = _number(path, row, "episode_index")
+        values: dict[str, int | str] = {"episode_chunk": number // per_chunk, "episode_index": number}
+        found = {
+            camera: (_fill(path, info["video_path"], {**values, "video_key": camera}), 0.0)
+            for camera in videos
+        }
+        yield number, Place(_length(path, row), _fill(path, info["data_path"], values), found)
+
+
+def _tasks_v3(path: Path) -> Iterator[tuple[int, str]]:
+    table = read_table(path, "meta/tasks.parquet")
+    texts = [name for name in table.schema.names if name != "task_index"]
+    if "task_index" not in table.schema.names or not texts:
+        raise DatasetError(f"meta/tasks.parquet in {path} has {table.schema.names}, no task and task_index.")
+    text = "task" if "task" in texts else texts[0]
+    for row in table.to_pylist():
+        yield _number(path, row, "task_index"), str(row[text])
+
+
+def _tasks_v2(path: Path) -> Iterator[tuple[int, str]]:
+    for row in _json_lines(path, "meta/tasks.jsonl", "it holds the texts of the tasks"):
+        yield _number(path, row, "task_index"), str(_entry(path, row, "task"))
+
+
+def _refuse_missing_files(path: Path, places: Iterable[Place]) -> None:
+    wanted = {place.data for place in places} | {file for p in places for file, _ in p.videos.values()}
+    missing = sorted(file for file in wanted if not (path / file).is_file())
+    if missing:
+        raise DatasetError(
+            f"{path} lacks {', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''} "
+            f"({len(missing)} of {len(wanted)} files). Copy them from the source of the dataset."
+        )
+
+
+def _fill(path: Path, template: object, values: Mapping[str, int | str]) -> str:
+    def fill(match: re.Match[str]) -> str:
+        value = values.get(match[1])
+        if value is None or len(match[2] or "") > 2:
+            raise DatasetError(f"{path}: path template {template!r} names {match[0]!r}, which is unknown.")
+        return str(value).zfill(int(match[2] or 0)) if isinstance(value, int) else value
+
+    place = _FIELD.sub(fill, str(template))
+    target = (path / place).resolve()
+    # The hub's cache keeps a dataset's files as links to a folder beside its revisions.
+    allowed = (path.resolve(), path.resolve().parent.parent / "blobs")
+    if ".." in Path(place).parts or not any(target.is_relative_to(root) for root in allowed):
+        raise DatasetError(f"{path}: {place!r} lies outside the dataset; it is not read.")
+    return place
+
+
+def _text(path: Path, place: str) -> str:
+    file = path / place
+    if file.stat().st_size > _MOST_TEXT_BYTES:
+        raise DatasetError(f"{place} in {path} has {file.stat().st_size} bytes; it is not read.")
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{place} in {path} cannot be read: {error}.") from error
+
+
+def _json(path: Path, place: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{place} in {path} cannot be read: {error!r}.") from error
+    if not isinstance(value, dict):
+        raise DatasetError(f"{place} in {path} cannot be read: it holds {type(value).__name__}, no object.")
+    return value
+
+
+def _json_lines(path: Path, place: str, why: str) -> Iterator[dict[str, Any]]:
+    if not (path / place).is_file():
+        raise DatasetError(f"{path} has no {place}; {why}. Copy it from the source of the dataset.")
+    for line in _text(path, place).splitlines():
+        if line.strip():
+            yield _json(path, place, line)
+
+
+def _names(path: Path, place: str) -> list[str]:
+    try:
+        return list(pq.read_schema(path / place).names)
+    except (pa.ArrowException, OSError) as error:
+        raise DatasetError(f"{place} in {path} cannot be read, it may be cut short: {error}") from error
+
+
+def _entry(path: Path, row: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - a number or text of a table
+    for candidate in (name, name.replace("data/", "data_")):
+        if row.get(candidate) is not None:
+            return row[candidate]
+    raise DatasetError(f"A table below meta in {path} lacks {name!r}; it has {sorted(row)}.")
+
+
+def _number(path: Path, row: Mapping[str, Any], name: str) -> int:
+    value = _entry(path, row, name)
+    try:
+        whole = int(value)
+    except (TypeError, ValueError, OverflowError):
+        whole = -1
+    if whole != value or not 0 <= whole < _MOST_EPISODES:
+        raise DatasetError(f"A table below meta in {path} has {name} {value!r}, no small whole number.")
+    return whole
+
+
+def _length(path: Path, row: Mapping[str, Any]) -> int:
+    length = _number(path, row, "length")
+    if not length:
+        raise DatasetError(f"{path} announces episode {row.get('episode_index')} with no steps.")
+    return length
