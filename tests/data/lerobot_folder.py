@@ -1,6 +1,8 @@
-"""Writes a LeRobotDataset v3 folder, three episodes in one video; its frame k has the grey level 20 + 9 k."""
+"""Writes LeRobotDataset folders of three episodes; frame k of a version 3 video has grey level 20 + 9 k."""
 
 import json
+import shutil
+from fractions import Fraction
 
 import av
 import numpy as np
@@ -106,4 +108,61 @@ def write_dataset(root, lengths=(5, 7, 4), version="v3.0"):
     }
     pq.write_table(pa.table(episodes), root / "meta/episodes/chunk-000/file-000.parquet")
     write_video(root / f"videos/{CAMERA}/chunk-000/file-000.mp4", total)
+    return root
+
+
+def add_columns(root, **columns):
+    """Add columns of one number per step, given as name=(dtype, values); "__" stands for a dot."""
+    info = json.loads((root / "meta/info.json").read_text())
+    file = root / "data/chunk-000/file-000.parquet"
+    table = pq.read_table(file)
+    for name, (dtype, values) in columns.items():
+        key = name.replace("__", ".")
+        info["features"][key] = {"dtype": dtype, "shape": [1], "names": None}
+        table = table.append_column(key, pa.array(np.asarray(values, dtype)))
+    (root / "meta/info.json").write_text(json.dumps(info))
+    pq.write_table(table, file)
+
+
+def picture(level):
+    """A PNG of one grey level with a red upper left corner, 24 x 32."""
+    pixels = np.full((24, 32, 3), level, np.uint8)
+    pixels[:12, :16] = [250, 10, 10]
+    encoder = av.CodecContext.create("png", "w")
+    encoder.width, encoder.height, encoder.pix_fmt = 32, 24, "rgb24"
+    encoder.time_base = Fraction(1, FPS)
+    packets = [*encoder.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")), *encoder.encode(None)]
+    return b"".join(bytes(packet) for packet in packets)
+
+
+def write_dataset_v2(root, lengths=(5, 7, 4), version="v2.1", *, images=False):
+    """The same episodes as version 2 keeps them; each video or picture starts anew with grey(0)."""
+    write_dataset(root, lengths, version)
+    info = json.loads((root / "meta/info.json").read_text())
+    info["data_path"] = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
+    info["video_path"] = "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4"
+    info["chunks_size"] = 2  # so that the third episode lies in the second chunk
+    info["features"][CAMERA]["dtype"] = "image" if images else "video"
+    (root / "meta/info.json").write_text(json.dumps(info))
+    table = pq.read_table(root / "data/chunk-000/file-000.parquet")
+    rows, start = [], 0
+    for number, length in enumerate(lengths):
+        part = table.slice(start, length)
+        if images:
+            pictures = [{"bytes": picture(grey(t)), "path": f"frame_{t}.png"} for t in range(length)]
+            part = part.append_column(CAMERA, pa.array(pictures))
+        folder = root / f"data/chunk-{number // 2:03d}"
+        folder.mkdir(exist_ok=True)
+        pq.write_table(part, folder / f"episode_{number:06d}.parquet")
+        if not images:
+            write_video(root / f"videos/chunk-{number // 2:03d}/{CAMERA}/episode_{number:06d}.mp4", length)
+        task = ["pick", "place"][number % 2]
+        rows.append({"episode_index": number, "tasks": [task], "length": length})
+        start += length
+    shutil.rmtree(root / "meta/episodes")
+    for name in ("data/chunk-000/file-000.parquet", "meta/tasks.parquet"):
+        (root / name).unlink()
+    tasks = [{"task_index": 0, "task": "pick"}, {"task_index": 1, "task": "place"}]
+    for name, lines in (("episodes", rows), ("tasks", tasks)):
+        (root / f"meta/{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return root

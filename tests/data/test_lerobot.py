@@ -1,6 +1,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from data.errors import DatasetError
 from data.lerobot import LeRobotFolder
 from data.windows import ChunkWindows
-from tests.data.lerobot_folder import CAMERA, FPS, grey, write_dataset
+from tests.data.lerobot_folder import CAMERA, FPS, grey, write_dataset, write_dataset_v2
 
 ROOT = Path(__file__).parents[2]
 REAL = Path(os.environ.get("ROBOT_RL_REAL_DATA", ROOT.parent / "shared/real"))
@@ -136,13 +137,111 @@ def test_a_video_that_is_too_short_is_not_stretched(broken):
         folder.read(2).frames(CAMERA)
 
 
-@pytest.mark.parametrize("version", ["v2.1", "v1.6", "v4.0"])
+@pytest.mark.parametrize("version", ["v1.6", "v4.0"])
 def test_other_versions_are_refused_with_the_way_out(broken, version):
     edit_info(broken, codebase_version=version)
     with pytest.raises(
-        DatasetError, match=f"LeRobotDataset {version}; version 3.*convert_dataset_v21_to_v30"
+        DatasetError, match=f"LeRobotDataset {version}; versions 2 and 3 are read here. Convert an older"
     ):
         LeRobotFolder(broken)
+
+
+@pytest.mark.parametrize("version", ["v2.0", "v2.1"])
+@pytest.mark.parametrize("images", [False, True], ids=["videos", "pictures"])
+def test_version_2_is_read_like_version_3(tmp_path, version, images):
+    folder = LeRobotFolder(write_dataset_v2(tmp_path / "set", version=version, images=images))
+    assert (folder.ids, len(folder), folder.fps) == ([0, 1, 2], 3, 10.0)
+    found = folder.read(2)
+    assert (len(found), found.task) == (4, "pick")
+    np.testing.assert_array_equal(found.columns["observation.state"][:, 0], np.arange(12, 16))
+    pictures = found.frames(CAMERA, [3, 0])
+    np.testing.assert_allclose(pictures[:, 20, 28].mean(axis=-1), [grey(3), grey(0)], atol=3)
+    np.testing.assert_allclose(pictures[:, 4, 4], np.tile([250, 10, 10], (2, 1)), atol=6)
+    assert found.frames(CAMERA, []).shape[0] == 0
+
+
+@pytest.mark.parametrize("name", ["meta/episodes.jsonl", "meta/tasks.jsonl"])
+def test_a_missing_or_broken_list_of_version_2_is_named(tmp_path, name):
+    root = write_dataset_v2(tmp_path / "set")
+    (root / name).write_text('{"episode_index": 0, "length"')
+    with pytest.raises(DatasetError, match=f"{name} in .* cannot be read"):
+        LeRobotFolder(root)
+    (root / name).unlink()
+    with pytest.raises(DatasetError, match=f"no {name}"):
+        LeRobotFolder(root)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"length": 1e12},
+        {"length": -3},
+        {"length": 2.5},
+        {"length": 0},
+        {"length": "3"},
+        {"episode_index": None},
+    ],
+)
+def test_impossible_numbers_of_version_2_are_refused(tmp_path, entry):
+    root = write_dataset_v2(tmp_path / "set")
+    line = {"episode_index": 0, "length": 5, "tasks": ["pick"]} | entry
+    (root / "meta/episodes.jsonl").write_text(json.dumps(line))
+    with pytest.raises(DatasetError, match=next(iter(entry)) + r"|no steps"):
+        LeRobotFolder(root)
+
+
+def test_few_bytes_that_stand_for_many_rows_are_not_read(broken):
+    rows = 40_000_000
+    table = pa.table({"episode_index": pa.DictionaryArray.from_arrays(np.zeros(rows, np.int8), [0])})
+    pq.write_table(table, broken / "data/chunk-000/file-000.parquet")
+    with pytest.raises(DatasetError, match=r"announces 40000000 rows in \d+ bytes"):
+        LeRobotFolder(broken).read(0)
+
+
+def test_pictures_and_videos_of_another_size_than_declared_are_not_decoded(tmp_path):
+    for images in (False, True):
+        root = write_dataset_v2(tmp_path / str(images), images=images)
+        info = json.loads((root / "meta/info.json").read_text())
+        info["features"][CAMERA]["shape"] = [12, 16, 3]
+        (root / "meta/info.json").write_text(json.dumps(info))
+        with pytest.raises(DatasetError, match="32 x 24 pixels; 16 x 12 were declared"):
+            LeRobotFolder(root).read(0).frames(CAMERA)
+
+
+def test_pictures_beside_the_table_are_not_followed(tmp_path):
+    root = write_dataset_v2(tmp_path / "set", images=True)
+    file = root / "data/chunk-000/episode_000000.parquet"
+    table = pq.read_table(file).drop_columns(CAMERA)
+    paths = pa.array(
+        [{"bytes": None, "path": "/etc/passwd"}] * 5,
+        pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
+    )
+    pq.write_table(table.append_column(CAMERA, paths), file)
+    with pytest.raises(DatasetError, match=r"no picture of observation.images.top inside"):
+        LeRobotFolder(root).read(0).frames(CAMERA)
+
+
+def test_texts_where_numbers_were_declared_are_refused(broken):
+    file = broken / "data/chunk-000/file-000.parquet"
+    table = pq.read_table(file).drop_columns("action")
+    pq.write_table(table.append_column("action", pa.array(["1"] * len(table))), file)
+    with pytest.raises(DatasetError, match=r"'action' .* holds string, no plain numbers"):
+        LeRobotFolder(broken).read(0)
+
+
+def test_links_into_the_cache_of_the_hub_are_followed_and_others_are_not(dataset, tmp_path):
+    revision, blobs = tmp_path / "set/snapshots/abc", tmp_path / "set/blobs"
+    shutil.copytree(dataset, revision)
+    blobs.mkdir()
+    data = revision / "data/chunk-000/file-000.parquet"
+    data.rename(blobs / "123")
+    data.symlink_to(blobs / "123")
+    assert len(LeRobotFolder(revision).read(0)) == 5
+    data.unlink()
+    (tmp_path / "elsewhere").write_bytes((blobs / "123").read_bytes())
+    data.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DatasetError, match="outside"):
+        LeRobotFolder(revision)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +257,16 @@ def test_paths_that_lead_outside_are_refused(broken, template):
 
 @pytest.mark.parametrize(
     ("changes", "match"),
-    [({"fps": 0}, "fps 0"), ({"features": {"a": {"dtype": "object", "shape": [1]}}}, "'a'.*'object'")],
+    [
+        ({"fps": 0}, "fps 0"),
+        ({"features": {"a": {"dtype": "object", "shape": [1]}}}, "'a'.*'object'"),
+        ({"features": {"a": {"dtype": "float32", "shape": [10**6, 10**6]}}}, "'a'.*more than"),
+        ({"features": {"a": {"dtype": "float32", "shape": [-1]}}}, "'a'.*positive"),
+        ({"features": {"a": {"dtype": "float32"}}}, "'a'"),
+        ({"features": ["a"]}, "no features"),
+        ({"video_path": None}, "no video_path"),
+        ({"data_path": "{file_index:0999999999d}"}, "unknown"),
+    ],
 )
 def test_impossible_descriptions_are_refused(broken, changes, match):
     edit_info(broken, **changes)
@@ -195,12 +303,22 @@ def test_doubles_scalars_and_statistics_of_cameras_only_are_read():
 
 
 @needs_recordings
+@pytest.mark.parametrize("name", ["lerobotv2", "lerobotv2-image"])
+def test_real_version_2_sets_are_read(name):
+    folder = LeRobotFolder(REAL / "lerobot_tiny" / name)
+    found = folder.read(1)
+    assert (folder.version, folder.ids, found.task, len(found)) == ("v2.1", [0, 1], "pick cube", 3)
+    np.testing.assert_allclose(found.columns["action"], [[0.0], [0.05], [0.1]], atol=1e-7)
+    pictures = found.frames("observation.images.cam")
+    assert pictures.shape == (3, 64, 64, 3)
+    np.testing.assert_allclose(pictures[2, 30, 30], [0, 100 if "image" in name else 0, 255], atol=3)
+
+
+@needs_recordings
 @pytest.mark.parametrize(
     ("name", "match"),
     [
-        ("lerobot_tiny/lerobotv2", "LeRobotDataset v2.1.*convert"),
-        ("lerobot_tiny/lerobotv2-image", "LeRobotDataset v2.1.*convert"),
-        ("lerobot_invalid/v2-missing-episodes", "v2.1.*meta/episodes.jsonl.*missing"),
+        ("lerobot_invalid/v2-missing-episodes", "no meta/episodes.jsonl; without it no episode is found"),
         ("lerobot_invalid/v3-missing-episodes-parquet", "no meta/episodes/chunk-000/file-000.parquet"),
         ("d4rl_style", "no meta/info.json"),
     ],
