@@ -1,6 +1,5 @@
 """One cell of a study: computed in a process of its own, kept as one small JSON file."""
 
-import importlib
 import json
 import os
 import resource
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from data.config import from_dict, to_dict
+from data.imports import ImportPathError, import_object
 from data.manifest import atomic_write_json
 from robot_rl.provenance import git_revision, versions
 from robot_rl.study.plan import Cell, StudyError
@@ -120,12 +120,11 @@ def compute(cell: Cell, results: Path, scratch: Path) -> Path:
 
 
 def _function(reference: str) -> CellFunction:
-    module, _, name = reference.partition(":")
     try:
-        found: CellFunction = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+        found: CellFunction = import_object(reference)
+    except ImportPathError as error:
         raise StudyError(
-            f"run is {reference!r}, which cannot be imported ({error}): give module:function"
+            f"run is {reference!r}, which cannot be imported ({error.reason}): give module:function"
         ) from error
     return found
 
