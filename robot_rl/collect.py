@@ -19,6 +19,7 @@ from robot_rl.metrics import read_metrics
 from robot_rl.parallel import resolve_workers, run_tasks
 from robot_rl.progress import stage
 from robot_rl.runs import RunDirectory
+from robot_rl.seeds import MOST_SEED, check_episodes
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +50,9 @@ class CollectConfig:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if self.episodes < 1:
-            raise ValueError(f"episodes is {self.episodes}, allowed is 1 or more")
-        if self.seed < 0:
-            raise ValueError(f"seed is {self.seed}, allowed is 0 or more")
+        check_episodes(self.episodes)
+        if not 0 <= self.seed <= MOST_SEED:
+            raise ValueError(f"seed is {self.seed}, allowed is 0 to {MOST_SEED:,}")
 
 
 @dataclass(frozen=True)

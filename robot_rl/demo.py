@@ -18,12 +18,12 @@ from robot_rl.refine import RefineConfig, refine
 from robot_rl.report.build import write_report
 from robot_rl.report.material import record_shown
 from robot_rl.runs import RunDirectory
+from robot_rl.seeds import DEMONSTRATION_SEEDS, check_episodes
 from robot_rl.statistics import paired_difference
 from robot_rl.train import TrainConfig, train
 
-DEMONSTRATION_SEEDS = 500_000_000
 EVALUATION_SEEDS = 10_000_000
-"""Seeds of demonstrations and evaluations; each --seed has its own, and none is used for anything else."""
+"""Seeds of evaluations; each --seed has its own, as it has of demonstrations, used for nothing else."""
 
 ESTIMATE = "observation.environment_state"
 """All that the base reads: where the camera says the hole is, relative to the tool."""
@@ -68,6 +68,7 @@ class DemoConfig:
         """Check the values that the stages do not check themselves."""
         if not 0 <= self.seed < 1000:
             raise ValueError(f"seed is {self.seed}, allowed is 0 to 999: each has held-out seeds of its own")
+        check_episodes(self.episodes)
 
 
 def run_demo(config: DemoConfig) -> Path:

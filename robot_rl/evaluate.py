@@ -20,6 +20,7 @@ from data.manifest import atomic_write_json
 from robot_rl.parallel import resolve_workers, run_tasks
 from robot_rl.progress import stage
 from robot_rl.provenance import config_hash, git_revision, versions
+from robot_rl.seeds import MOST_ROWS, check_episodes, trained_on
 from robot_rl.statistics import wilson_interval
 from robot_rl.waves import EpisodeResult, WaveResult, WaveRunner, split_waves
 from sim.shifts import NO_SHIFTS, Shifts
@@ -60,14 +61,21 @@ class EvaluateConfig:
     """options of the task's constructor"""
     shifts: Shifts = NO_SHIFTS
     """how the simulated hardware differs from that of training"""
+    seen_seeds: bool = False
+    """also allow seeds that training uses; what is measured is then no held-out success rate"""
 
     def __post_init__(self) -> None:
         """Check the values."""
-        for name in ("episodes", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, allowed is 1 or more")
+        check_episodes(self.episodes)
+        if not 1 <= self.batch <= MOST_ROWS:
+            raise ValueError(f"batch is {self.batch}, allowed is 1 to {MOST_ROWS}")
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}, allowed is 0 or more")
+        if not self.held_out and not self.seen_seeds:
+            raise ValueError(
+                f"seeds {self.seeds.start} to {self.seeds.stop - 1} were perhaps trained on "
+                f"({trained_on(self.seeds)}): choose lower ones, or give --seen-seeds"
+            )
         if not 0.0 <= self.gain <= 1.0:
             raise ValueError(f"gain is {self.gain}, allowed is 0 to 1")
         outside = [seed for seed in self.record if seed not in self.seeds]
@@ -87,6 +95,11 @@ class EvaluateConfig:
     def seeds(self) -> range:
         """The seeds that count."""
         return range(self.seed, self.seed + self.episodes)
+
+    @property
+    def held_out(self) -> bool:
+        """Whether no training uses these seeds."""
+        return trained_on(self.seeds) is None
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from robot_rl.parts import save_refiner, version_of
 from robot_rl.progress import stage
 from robot_rl.refiner import Refiner
 from robot_rl.runs import RunDirectory
+from robot_rl.seeds import MOST_ROWS, MOST_SEED, TRAINING_SEEDS
 from robot_rl.threads import one_torch_thread
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 
 STREAM = 1
 """Keeps refinement's noise apart from evaluation's on the same seeds."""
-TRAINING_SEEDS = 1_000_000_000
-"""Refinement's episodes use seeds from here on; evaluation seeds must stay below."""
+MOST_STEPS = 10_000_000
+"""Environment steps of a refinement; its replay holds twice as many rows in memory."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,15 @@ class RefineConfig:
             raise ValueError(f"warmup_steps {self.warmup_steps} must be below env_steps {self.env_steps}.")
         if not 0 < self.scale_fraction <= 1:
             raise ValueError(f"scale_fraction is {self.scale_fraction}; it must lie in (0, 1].")
-        if self.rows < 1 or self.checkpoint_rounds < 1 or self.seed < 0:
-            raise ValueError("rows and checkpoint_rounds must be at least 1, seed at least 0.")
+        for name, low, high in (
+            ("env_steps", 1, MOST_STEPS),
+            ("warmup_steps", 0, MOST_STEPS),
+            ("rows", 1, MOST_ROWS),
+            ("checkpoint_rounds", 1, MOST_STEPS),
+            ("seed", 0, MOST_SEED),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must lie in {low} .. {high:,}.")
 
 
 @dataclass

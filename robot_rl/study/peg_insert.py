@@ -19,8 +19,9 @@ from robot_rl.collect import collect
 from robot_rl.demo import DemoConfig, collection, evaluation, refinement, training
 from robot_rl.evaluate import EvaluateConfig, evaluate
 from robot_rl.parts import save_refiner
-from robot_rl.refine import TRAINING_SEEDS, RefineConfig, refine
+from robot_rl.refine import RefineConfig, refine
 from robot_rl.refiner import Refiner
+from robot_rl.seeds import TRAINING_SEEDS
 from robot_rl.study.constant_offset import ConstantOffset
 from robot_rl.study.plan import StudyError
 from robot_rl.study.spiral_search import SpiralConfig, SpiralSearch
@@ -100,6 +101,7 @@ def constant(cell: Cell, out: Path) -> Mapping[str, Any]:
             options=cell.options,
             episodes=grid.trials,
             seed=TRAINING_SEEDS + 1_000_000 * cell.seed,
+            seen_seeds=True,
             workers=config.workers,
         )
         rates.append(_once(place / "trial.json", trial)["success_rate"])

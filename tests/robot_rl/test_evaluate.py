@@ -76,6 +76,11 @@ def test_waves_with_fewer_than_all_seeds_to_record_are_left_out(config):
     ("changes", "message"),
     [
         ({"episodes": 0}, "episodes is 0"),
+        ({"episodes": 10**9, "record": ()}, "allowed is 1 to 1,000,000"),
+        ({"batch": 10**9}, "batch is 1000000000, allowed is 1 to 1024"),
+        ({"seed": 1_000_000_000}, "refinement uses seeds from 1,000,000,000"),
+        ({"seed": 999_999_990}, "refinement uses.*--seen-seeds"),
+        ({"seed": 499_999_990}, "demonstrations use seeds from 500,000,000"),
         ({"gain": 1.5}, "gain is 1.5"),
         ({"record": (4,)}, "allowed are 5 to 25"),
         ({"record": (5,)}, "--record-to"),
@@ -84,6 +89,11 @@ def test_waves_with_fewer_than_all_seeds_to_record_are_left_out(config):
 def test_impossible_settings_are_refused_with_the_allowed_values(config, changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(config, **changes)
+
+
+def test_seeds_of_training_can_be_measured_when_asked_for_and_count_as_seen(config):
+    seen = dataclasses.replace(config, seed=1_000_000_000, seen_seeds=True)
+    assert (config.held_out, seen.held_out) == (True, False)
 
 
 def test_a_task_is_told_of_shifts_only_when_there_are_any(config):

@@ -7,8 +7,8 @@ from policies.checkpoint import load
 from robot_rl.correct.residual_learner import ResidualLearnerConfig
 from robot_rl.demo import DemoConfig
 from robot_rl.parts import load_refiner, save_refiner
-from robot_rl.refine import TRAINING_SEEDS
 from robot_rl.refiner import Refiner
+from robot_rl.seeds import TRAINING_SEEDS
 from robot_rl.study import peg_insert
 from robot_rl.study.constant_offset import ConstantOffset
 from robot_rl.study.plan import Cell, StudyError, cells, read_study
