@@ -73,12 +73,14 @@ class ExpertRunner:
 
     def __init__(self, task: str, options: Mapping[str, Any]) -> None:
         import sim
+        from sim.task import task_of
 
         self._env = sim.make(task, **options)
+        self._task = task_of(self._env, "expert", "control_hz")
 
     def __call__(self, seed: int) -> Episode:
         """Record one attempt; environment and expert follow from the seed alone."""
-        env: Any = self._env.unwrapped
+        env = self._task
         observation, _ = self._env.reset(seed=seed)
         expert = env.expert(seed)
         clock = SimulatedClock()  # times of a simulation are simulated: equal seeds give equal episodes
@@ -219,11 +221,12 @@ def _record(config: CollectConfig, seeds: Sequence[int]) -> Iterator[Episode]:
 
 def _open_store(config: CollectConfig) -> EpisodeStore:
     import sim
+    from sim.task import task_of
 
     env = sim.make(config.task, **config.options)
-    facts: Any = env.unwrapped
+    task = task_of(env)
     store = EpisodeStore(
-        config.out / "episodes", features=facts.features, action_spec=facts.action_spec.to_json()
+        config.out / "episodes", features=task.features, action_spec=task.action_spec.to_json()
     )
     env.close()
     return store

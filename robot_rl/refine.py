@@ -30,6 +30,7 @@ from robot_rl.refiner import Refiner
 from robot_rl.runs import RunDirectory
 from robot_rl.seeds import MOST_ROWS, MOST_SEED, TRAINING_SEEDS
 from robot_rl.threads import one_torch_thread
+from sim.task import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,9 +151,9 @@ class Refinement:
         self._base_hash = self.policy.hash()
         self._envs = [sim.make(config.task, **config.task_options) for _ in range(config.rows)]
         self._store = EpisodeStore(run.path / "episodes")
-        self._steps_limit = config.rows * int(self._envs[0].unwrapped.max_steps)  # type: ignore[attr-defined]
-        features = self._envs[0].unwrapped.features  # type: ignore[attr-defined] # the task contract
-        self._inputs = _inputs(config, features)  # before the warm-up, which is long
+        task = task_of(self._envs[0], "max_steps")
+        self._steps_limit = config.rows * int(task.max_steps)
+        self._inputs = _inputs(config, task.features)  # before the warm-up, which is long
         if config.warmup_steps + self._steps_limit > config.env_steps:
             raise ValueError(
                 f"env_steps is {config.env_steps}; the warm-up and one wave may take {config.warmup_steps} + "

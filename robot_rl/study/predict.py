@@ -5,7 +5,6 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from robot_rl.study.cell import read_cell
 from robot_rl.study.plan import Cell, Method, Study, StudyError, cells
@@ -82,9 +81,10 @@ def _like(cell: Cell, study: Study) -> Sequence[Cell]:
 def _speed(cell: Cell, known: dict[str, float]) -> tuple[float, int]:
     """Control steps per second of a task, and the most steps of an episode."""
     import sim
+    from sim.task import task_of
 
     env = sim.make(cell.task, **cell.options)
-    task: Any = env.unwrapped
+    task = task_of(env, "max_steps")
     if cell.task not in known:
         env.reset(seed=0)
         env.action_space.seed(0)
