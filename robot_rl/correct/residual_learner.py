@@ -23,6 +23,13 @@ from robot_rl.correct.inputs import base_actions
 from robot_rl.critics.ensemble import CriticEnsemble, track
 from robot_rl.learn.learner import Learner
 from robot_rl.learn.replay import Replay, Transitions
+from robot_rl.learn.state_tensors import (
+    below,
+    load_optimiser,
+    optimiser_tensors,
+    pack_generator,
+    unpack_generator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -242,10 +249,9 @@ class ResidualLearner(Learner):
         for name, module in (("actor", self.actor), ("critic", self.critic), ("target", self.target)):
             state |= {f"{name}.{key}": value.detach().clone() for key, value in module.state_dict().items()}
         for name, optimiser in self._optimisers.items():
-            for index, values in optimiser.state_dict()["state"].items():
-                state |= {f"optimiser.{name}.{index}.{key}": value.clone() for key, value in values.items()}
+            state |= optimiser_tensors(optimiser, f"optimiser.{name}.")
         state["generator"] = self._generator.get_state()
-        state["numpy_generator"] = _pack(self._rng)
+        state["numpy_generator"] = pack_generator(self._rng)
         state["updates"] = torch.tensor(self._updates)
         return state
 
@@ -258,36 +264,11 @@ class ResidualLearner(Learner):
                 f"The learner's state lacks {sorted(missing)[:5]}; it belongs to another configuration."
             )
         for name, module in (("actor", self.actor), ("critic", self.critic), ("target", self.target)):
-            module.load_state_dict(_below(state, f"{name}."))
+            module.load_state_dict(below(state, f"{name}."))
         for name, optimiser in self._optimisers.items():
-            saved = optimiser.state_dict()
-            entries: dict[int, dict[str, Tensor]] = {}
-            for key, value in _below(state, f"optimiser.{name}.").items():
-                index, field = key.split(".")
-                entries.setdefault(int(index), {})[field] = value.clone()
-            optimiser.load_state_dict({**saved, "state": entries})
+            load_optimiser(optimiser, state, f"optimiser.{name}.")
         with torch.no_grad():
             self._log_temperature.copy_(state["log_temperature"])
         self._generator.set_state(state["generator"])
-        _unpack(self._rng, state["numpy_generator"])
+        unpack_generator(self._rng, state["numpy_generator"])
         self._updates = int(state["updates"])
-
-
-def _below(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-
-
-def _pack(generator: np.random.Generator) -> Tensor:
-    """PCG64's state as eight 32-bit words each for state and increment, then the spare half word."""
-    state = generator.bit_generator.state
-    words = [(state["state"][name] >> (32 * i)) & 0xFFFFFFFF for name in ("state", "inc") for i in range(4)]
-    return torch.tensor([*words, state["has_uint32"], state["uinteger"]], dtype=torch.int64)
-
-
-def _unpack(generator: np.random.Generator, packed: Tensor) -> None:
-    words = [int(word) for word in packed]
-    whole = [sum(word << (32 * i) for i, word in enumerate(words[start : start + 4])) for start in (0, 4)]
-    state = dict(generator.bit_generator.state)
-    state["state"] = {"state": whole[0], "inc": whole[1]}
-    state["has_uint32"], state["uinteger"] = words[8], words[9]
-    generator.bit_generator.state = state
