@@ -45,7 +45,7 @@ class DemoConfig:
     """updates of behaviour cloning"""
     inputs: tuple[str, ...] = (ESTIMATE,)
     """observation keys that the base reads"""
-    env_steps: int = 30_000
+    env_steps: int = 32_000
     """environment steps of the refinement, warm-up included"""
     warmup_steps: int = 3000
     """of them, base rollouts with random corrections before learning starts"""

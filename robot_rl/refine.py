@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from data.features import Features
     from data.records import Episode
+    from hardware.action_spec import ActionSpec
     from policies.policy import Policy
     from robot_rl.progress import Stage
     from robot_rl.runs import Checkpoint
@@ -61,7 +62,7 @@ class RefineConfig:
         env_steps: Most environment steps, warm-up included.
         warmup_steps: Steps of base rollouts with random corrections before learning starts.
         rows: Episodes collected side by side.
-        scale_fraction: Greatest correction, as a share of half the range (q99 - q01) of the base's actions.
+        scale_fraction: Greatest correction, as a share of the base's reach: see `reach`.
         updates_per_step: Updates per environment step, at most 1.
         history_keys: Observation keys whose past is read; chosen from what the task gives when empty.
         zeroed: Observation keys read as zeros, to measure what a sensor is worth.
@@ -77,7 +78,7 @@ class RefineConfig:
     policy: Path
     out: Path
     task: str = "peg-insert"
-    env_steps: int = 30_000
+    env_steps: int = 32_000
     warmup_steps: int = 3_000
     rows: int = 8
     scale_fraction: float = 0.8
@@ -212,15 +213,9 @@ class Refinement:
         return self._build(episodes, scale)
 
     def _scale(self, episodes: Sequence[Episode]) -> NDArray[np.float64]:
-        """Greatest correction per dimension: a share of half the base's action range."""
+        """Greatest correction per dimension, (A,): a share of the base's reach."""
         actions = np.concatenate([episode.action_base for episode in episodes])
-        low, high = np.quantile(actions, [0.01, 0.99], axis=0)
-        scale: NDArray[np.float64]
-        scale = np.multiply(self.config.scale_fraction / 2, high - low)
-        for group in self.policy.spec.action_spec.groups:
-            if group.kind == "gripper":
-                scale[self.policy.spec.action_spec.slice(group.name)] = 0.0
-        return scale
+        return self.config.scale_fraction * reach(actions, self.policy.spec.action_spec)
 
     def _build(self, episodes: Sequence[Episode], scale: NDArray[np.float64]) -> ResidualNetwork:
         inputs = self._inputs
@@ -325,6 +320,31 @@ class Refinement:
             },
         )
         return self._run.path
+
+
+def reach(actions: NDArray[np.float64], spec: ActionSpec) -> NDArray[np.float64]:
+    """How far a base goes along each dimension of its action.
+
+    Of absolute targets half the range between the 1 % and the 99 % quantile. Of deltas the greater of the two
+    quantiles' sizes: a base that only ever moves down spans a small range, and a correction that could not
+    cancel it could not stop the robot. Zero for grippers, which are left alone.
+
+    Args:
+        actions: the base's, (T, A), robot units.
+        spec: what they mean.
+
+    Returns:
+        (A,), robot units.
+    """
+    low, high = np.quantile(actions, [0.01, 0.99], axis=0)
+    found: NDArray[np.float64] = (high - low) / 2
+    for group in spec.groups:
+        at = spec.slice(group.name)
+        if group.kind == "gripper":
+            found[at] = 0.0
+        elif group.mode == "delta":
+            found[at] = np.maximum(np.abs(low[at]), np.abs(high[at]))
+    return found
 
 
 def _inputs(config: RefineConfig, features: Features) -> InputConfig:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 OWN = ("out", "task", "seed", "episodes", "workers", "video", "task_options", "resume")
 """Fields that the cell itself determines."""
-REFINING_CORES = 2
-"""Kept busy by a refinement's collector and learner; the other stages of its cell may use them too."""
 
 
 def base(cell: Cell, out: Path) -> Mapping[str, Any]:
@@ -49,7 +47,7 @@ def base(cell: Cell, out: Path) -> Mapping[str, Any]:
 
 def refined(cell: Cell, out: Path) -> Mapping[str, Any]:
     """The base refined as in the demo; further parameters go over the fields of `RefineConfig`."""
-    config, rest = _configure(cell, out, REFINING_CORES)
+    config, rest = _configure(cell, out)
     _refuse(rest, [field.name for field in dataclasses.fields(RefineConfig)])
     policy = _build_base(config)
     settings = to_dict(refinement(config, policy, config.out / "refined"))
@@ -110,7 +108,7 @@ def constant(cell: Cell, out: Path) -> Mapping[str, Any]:
     return {**found, "offset_m": str(list(grid.offsets[best])), "trial_success_rate": rates[best]}
 
 
-def _configure(cell: Cell, out: Path, workers: int = 1) -> tuple[DemoConfig, dict[str, Any]]:
+def _configure(cell: Cell, out: Path) -> tuple[DemoConfig, dict[str, Any]]:
     """The demo's configuration, and the parameters that are none of its fields."""
     if own := sorted(set(cell.parameters) & set(OWN)):
         raise StudyError(f"parameters {own} follow from the study itself: remove them from the file")
@@ -118,7 +116,7 @@ def _configure(cell: Cell, out: Path, workers: int = 1) -> tuple[DemoConfig, dic
     chosen = {name: value for name, value in cell.parameters.items() if name in fields}
     rest = {name: value for name, value in cell.parameters.items() if name not in fields}
     place = {"out": str(out), "task": cell.task, "task_options": cell.options, "seed": cell.seed}
-    settings = {**chosen, **place, "episodes": cell.episodes, "workers": workers}
+    settings = {**chosen, **place, "episodes": cell.episodes, "workers": 1}
     return from_dict(DemoConfig, settings), rest
 
 

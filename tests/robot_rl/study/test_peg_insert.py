@@ -48,7 +48,6 @@ def test_the_refinement_is_the_demos_with_the_parameters_over_it(tmp_path, monke
         return config.out
 
     monkeypatch.setattr(peg_insert, "refine", refine)
-    monkeypatch.setattr(peg_insert, "REFINING_CORES", 1)
     zeroed = ["observation.state"]
     extra = {"env_steps": 1000, "warmup_steps": 100, "zeroed": zeroed, "learner": {"shuffle_rewards": 8}}
     found = peg_insert.refined(cell({**ON_TOY, **extra}), tmp_path)
