@@ -23,6 +23,7 @@ from hardware.clock import WallClock
 from robot_rl.arbiter import Arbiter, Executed, LimitArbiter, Proposal
 from robot_rl.correct.corrector import Correction, CorrectorInput
 from robot_rl.correct.history import History
+from robot_rl.env_step import take_step
 from robot_rl.refiner import Refiner
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class _Row:
     """One row's episode while it runs."""
 
     name: str
+    seed: int
     env: gymnasium.Env[Any, Any]
     arbiter: Arbiter
     builder: EpisodeBuilder
@@ -174,7 +176,7 @@ class ControlLoop:
     ) -> _Row:
         observation, _ = env.reset(seed=seed, options=dict(options or {}))
         noise, explore = np.random.SeedSequence([seed, self.config.stream]).spawn(2)
-        name = f"{type(task).__name__.lower()}-{seed}-{self.config.stream}"
+        name = episode_name(env, seed, self.config.stream)
         builder = EpisodeBuilder(
             id=name,
             task=task.task_text,
@@ -186,6 +188,7 @@ class ControlLoop:
         builder.start(observation)
         return _Row(
             name,
+            int(seed),
             env,
             arbiter,
             builder,
@@ -203,6 +206,11 @@ def _refuse_misfit(policy: Policy, task: Task) -> None:
     lines += action_differences(spec.action_spec, task.action_spec)
     if lines:
         raise ValueError(f"The policy {spec.name!r} was made for another task: " + " ".join(lines))
+
+
+def episode_name(env: gymnasium.Env[Any, Any], seed: int, stream: int) -> str:
+    """Name of the episode that a loop runs; unique among those of one policy and refiner."""
+    return f"{type(env.unwrapped).__name__.lower()}-{seed}-{stream}"
 
 
 class _Wave:
@@ -322,7 +330,9 @@ class _Wave:
         executed: Executed = row.arbiter.resolve(Proposal(correction.action[number], self._step), stamp)
         if executed.source is not row.source:
             row.source, row.segment = executed.source, row.segment + 1
-        observation, reward, terminated, truncated, info = row.env.step(executed.action)
+        observation, reward, terminated, truncated, info = take_step(
+            row.env, executed.action, row.seed, self._step
+        )
         plan = self._plan
         assert plan is not None
         step = Step(
@@ -335,9 +345,9 @@ class _Wave:
             source=executed.source,
             segment_id=row.segment,
             segment_kind=executed.segment_kind,
-            reward=float(reward),
-            terminated=bool(terminated),
-            truncated=bool(truncated),
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
             wall_time=wall,
             monotonic_time=stamp,
             gain=self._config.gain,

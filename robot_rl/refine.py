@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,11 +28,12 @@ from robot_rl.progress import stage
 from robot_rl.refiner import Refiner
 from robot_rl.runs import RunDirectory
 from robot_rl.seeds import MOST_ROWS, MOST_SEED, TRAINING_SEEDS
+from robot_rl.task_settings import TaskSettings
 from robot_rl.threads import one_torch_thread
 from sim.task import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -52,7 +52,7 @@ MOST_STEPS = 10_000_000
 
 
 @dataclass(frozen=True)
-class RefineConfig:
+class RefineConfig(TaskSettings):
     """A refinement.
 
     Attributes:
@@ -69,7 +69,6 @@ class RefineConfig:
         checkpoint_rounds: Rounds between checkpoints.
         seed: Of episodes, weights and sampling.
         learner: Hyper-parameters of the updates.
-        task_options: Handed to the task's constructor.
         device: Torch device of policy, corrector and learner.
         wandb: Also log to Weights & Biases.
         resume: Go on from the run's last checkpoint.
@@ -88,13 +87,13 @@ class RefineConfig:
     checkpoint_rounds: int = 8
     seed: int = 0
     learner: ResidualLearnerConfig = field(default_factory=ResidualLearnerConfig)
-    task_options: Mapping[str, float] = field(default_factory=dict)
     device: str = "cpu"
     wandb: bool = False
     resume: bool = False
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        super().__post_init__()
         if not 0 < self.updates_per_step <= 1:
             raise ValueError(f"updates_per_step is {self.updates_per_step}; it must lie in (0, 1].")
         if self.warmup_steps >= self.env_steps:
@@ -150,7 +149,7 @@ class Refinement:
         self.config, self._run = config, run
         self.policy: Policy = load_policy(config.policy, device=config.device)
         self._base_hash = self.policy.hash()
-        self._envs = [sim.make(config.task, **config.task_options) for _ in range(config.rows)]
+        self._envs = [sim.make(config.task, **config.task_arguments) for _ in range(config.rows)]
         self._store = EpisodeStore(run.path / "episodes")
         task = task_of(self._envs[0], "max_steps")
         self._steps_limit = config.rows * int(task.max_steps)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from data.errors import StoreError
 from data.hints import did_you_mean
 from robot_rl.threads import limit_threads
 
@@ -34,7 +35,7 @@ COMMANDS = {
 }
 
 # What callers can cause. Anything else is our mistake and is shown with its traceback.
-EXPECTED_ERRORS = (ValueError, TypeError, OSError, ImportError, RuntimeError)
+EXPECTED_ERRORS = (ValueError, TypeError, OSError, ImportError, RuntimeError, StoreError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,9 +22,11 @@ from robot_rl.parts import save_refiner
 from robot_rl.refine import RefineConfig, refine
 from robot_rl.refiner import Refiner
 from robot_rl.seeds import TRAINING_SEEDS
+from robot_rl.study.cell import configured_by
 from robot_rl.study.constant_offset import ConstantOffset
 from robot_rl.study.plan import StudyError
 from robot_rl.study.spiral_search import SpiralConfig, SpiralSearch
+from robot_rl.task_settings import read_settings
 from robot_rl.train import train
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from robot_rl.correct.corrector import Corrector
     from robot_rl.study.plan import Cell
 
-OWN = ("out", "task", "seed", "episodes", "workers", "video", "task_options", "resume")
+OWN = ("out", "task", "seed", "episodes", "workers", "video", "options", "shifts", "cameras", "resume")
 """Fields that the cell itself determines."""
 
 
@@ -45,6 +47,7 @@ def base(cell: Cell, out: Path) -> Mapping[str, Any]:
     return _outcome(cell, config, _build_base(config), None)
 
 
+@configured_by("robot_rl.demo:DemoConfig")
 def refined(cell: Cell, out: Path) -> Mapping[str, Any]:
     """The base refined as in the demo; further parameters go over the fields of `RefineConfig`."""
     config, rest = _configure(cell, out)
@@ -96,7 +99,7 @@ def constant(cell: Cell, out: Path) -> Mapping[str, Any]:
             policy=policy,
             refiner=refiner,
             task=cell.task,
-            options=cell.options,
+            **read_settings(cell.options).task_settings,
             episodes=grid.trials,
             seed=TRAINING_SEEDS + 1_000_000 * cell.seed,
             seen_seeds=True,
@@ -115,7 +118,7 @@ def _configure(cell: Cell, out: Path) -> tuple[DemoConfig, dict[str, Any]]:
     fields = {field.name for field in dataclasses.fields(DemoConfig)}
     chosen = {name: value for name, value in cell.parameters.items() if name in fields}
     rest = {name: value for name, value in cell.parameters.items() if name not in fields}
-    place = {"out": str(out), "task": cell.task, "task_options": cell.options, "seed": cell.seed}
+    place = {"out": str(out), "task": cell.task, "seed": cell.seed, **to_dict(read_settings(cell.options))}
     settings = {**chosen, **place, "episodes": cell.episodes, "workers": 1}
     return from_dict(DemoConfig, settings), rest
 

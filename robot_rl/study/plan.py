@@ -38,6 +38,7 @@ from typing import Any
 from data.config import from_dict, to_dict
 from robot_rl.provenance import config_hash
 from robot_rl.seeds import check_episodes, trained_on
+from robot_rl.task_settings import read_settings
 
 TIERS = {1: (3, 300), 2: (1, 100)}
 """Least training seeds and episodes of each tier."""
@@ -69,6 +70,11 @@ class TaskEntry:
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    """of its constructor; ``shifts`` is a table of `sim.shifts.Shifts`, ``cameras`` a list of names"""
+
+    def __post_init__(self) -> None:
+        """Check the options' types before anything is computed."""
+        read_settings(self.options)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+from robot_rl.demo import DemoConfig
+from robot_rl.refine import RefineConfig
 from robot_rl.study import predict as predicting
 from robot_rl.study import table
 from robot_rl.study.cell import Finished, compute, path_of, read_cell
@@ -112,6 +114,23 @@ def test_an_unknown_cost_is_predicted_from_the_speed_of_the_task(tmp_path, monke
     found = predict(study(tmp_path, methods=(method,), arms=(Arm("a"),)))
     # 5 x 3600 learning steps and 2 x 100 episodes x 12 steps at 100 steps/s
     assert found.core_hours == pytest.approx((5 * 3600 + 2 * 100 * 12) / 100 / 3600)
+
+
+@pytest.mark.parametrize(
+    ("run", "parameters", "steps"),
+    [
+        ("robot_rl.study.methods:residual", {}, RefineConfig.env_steps),
+        ("robot_rl.study.peg_insert:refined", {}, DemoConfig.env_steps),
+        ("robot_rl.study.peg_insert:refined", {"env_steps": 5000}, 5000),
+        ("robot_rl.study.peg_insert:base", {}, 0),
+    ],
+)
+def test_a_cell_that_leaves_its_learning_steps_out_is_predicted_with_the_default(
+    tmp_path, monkeypatch, run, parameters, steps
+):
+    monkeypatch.setattr(predicting, "_speed", lambda cell, known: (100.0, 12))
+    found = predict(study(tmp_path, methods=(Method("m", run, parameters),), arms=(Arm("a"),)))
+    assert found.core_hours == pytest.approx((5 * steps + 2 * 100 * 12) / 100 / 3600)
 
 
 def test_the_speed_of_a_task_is_measured(tmp_path):
