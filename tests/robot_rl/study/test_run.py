@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from data.lock import FileLock
 from robot_rl.demo import DemoConfig
 from robot_rl.refine import RefineConfig
 from robot_rl.study import predict as predicting
@@ -94,8 +95,18 @@ def test_a_study_above_its_budget_starts_nothing(tmp_path):
     expensive = Method("m", f"{TOYS}:coin", {"share": 0.5}, core_minutes=200.0)
     with pytest.raises(StudyError, match=r"2 cells would take 6\.7 core-hours \(m from core_minutes"):
         run_study(study(tmp_path, methods=(expensive,)), minutes=1)
-    assert not (tmp_path / "scratch").exists()
+    assert not list((tmp_path / "scratch" / "toy").iterdir())
     check_budget(predict(study(tmp_path, methods=(expensive,))), budget=7.0)
+
+
+def test_two_runs_of_a_study_at_once_are_refused(tmp_path):
+    made = study(tmp_path)
+    (tmp_path / "scratch" / "toy").mkdir(parents=True)
+    with FileLock(tmp_path / "scratch" / "toy") as other:
+        assert other.acquire()
+        with pytest.raises(StudyError, match="another process runs the study in"):
+            run_study(made, minutes=1)
+    assert not (tmp_path / "results").exists()
 
 
 def test_the_cost_is_predicted_from_finished_cells_before_anything_else(tmp_path):
@@ -226,7 +237,7 @@ def test_a_cell_with_too_few_episodes_is_not_believed(tmp_path):
 def test_senseless_limits_start_nothing(tmp_path, wrong):
     with pytest.raises(ValueError, match=r"nan|workers is -1"):
         run_study(study(tmp_path), **wrong)
-    assert not (tmp_path / "scratch").exists()
+    assert not list((tmp_path / "scratch" / "toy").iterdir())
 
 
 def test_names_that_differ_in_punctuation_alone_are_refused(tmp_path):
