@@ -53,43 +53,40 @@ MOST_STEPS = 10_000_000
 
 @dataclass(frozen=True)
 class RefineConfig(TaskSettings):
-    """A refinement.
-
-    Attributes:
-        policy: Folder of the frozen base.
-        task: Name of the task.
-        out: Run directory to write.
-        env_steps: Most environment steps, warm-up included.
-        warmup_steps: Steps of base rollouts with random corrections before learning starts.
-        rows: Episodes collected side by side.
-        scale_fraction: Greatest correction, as a share of the base's reach: see `reach`.
-        updates_per_step: Updates per environment step, at most 1.
-        history_keys: Observation keys whose past is read; chosen from what the task gives when empty.
-        zeroed: Observation keys read as zeros, to measure what a sensor is worth.
-        checkpoint_rounds: Rounds between checkpoints.
-        seed: Of episodes, weights and sampling.
-        learner: Hyper-parameters of the updates.
-        device: Torch device of policy, corrector and learner.
-        wandb: Also log to Weights & Biases.
-        resume: Go on from the run's last checkpoint.
-    """
+    """A refinement."""
 
     policy: Path
+    """Folder of the frozen base."""
     out: Path
+    """Run directory to write."""
     task: str = "peg-insert"
+    """Name of the task."""
     env_steps: int = 32_000
+    """Most environment steps, warm-up included."""
     warmup_steps: int = 3_000
+    """Steps of base rollouts with random corrections before learning starts."""
     rows: int = 8
+    """Episodes collected side by side."""
     scale_fraction: float = 0.8
+    """Greatest correction, as a share of the base's reach: see `reach`."""
     updates_per_step: float = 1.0
+    """Updates per environment step, at most 1."""
     history_keys: tuple[str, ...] = ()
+    """Observation keys whose past is read; chosen from what the task gives when empty."""
     zeroed: tuple[str, ...] = ()
+    """Observation keys read as zeros, to measure what a sensor is worth."""
     checkpoint_rounds: int = 8
+    """Rounds between checkpoints."""
     seed: int = 0
+    """Of episodes, weights and sampling."""
     learner: ResidualLearnerConfig = field(default_factory=ResidualLearnerConfig)
+    """Hyper-parameters of the updates."""
     device: str = "cpu"
+    """Torch device of policy, corrector and learner."""
     wandb: bool = False
+    """Also log to Weights & Biases."""
     resume: bool = False
+    """Go on from the run's last checkpoint."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
