@@ -7,9 +7,10 @@ import enum
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+
+from data.hints import did_you_mean
 
 
 def to_dict(config: Any) -> Any:  # noqa: ANN401 - recursive over every JSON-able value
@@ -55,8 +56,7 @@ def _dataclass(cls: type, mapping: object, where: str) -> object:
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     for name in mapping:
         if name not in fields:
-            near = get_close_matches(str(name), fields, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {sorted(fields)}."
+            hint = did_you_mean(str(name), fields, f"it has {sorted(fields)}.")
             raise ValueError(f"{where} has no field {name!r}; {hint}")
     empty = dataclasses.MISSING
     missing = [
@@ -112,9 +112,9 @@ def _union(args: tuple[Any, ...], value: object, where: str) -> object:
 
 def _literal(args: tuple[Any, ...], value: object, where: str) -> object:
     if value not in args:
-        near = get_close_matches(str(value), [str(a) for a in args], n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"{where} is {value!r}; allowed: {', '.join(map(repr, args))}{hint}")
+        hint = did_you_mean(str(value), map(str, args))
+        end = f"; {hint}" if hint else "."
+        raise ValueError(f"{where} is {value!r}; allowed: {', '.join(map(repr, args))}{end}")
     return value
 
 

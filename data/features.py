@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from data.hints import did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -188,9 +189,8 @@ def differences(
     lines = []
     for key, want in expected.items():
         if key not in found:
-            near = get_close_matches(key, found, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {sorted(found)}."
-            lines.append(f"{key!r} is needed by {expected_by} but missing in {found_in}{hint}")
+            hint = did_you_mean(key, found, f"it has {sorted(found)}.")
+            lines.append(f"{key!r} is needed by {expected_by} but missing in {found_in}; {hint}")
             continue
         lines += [f"{key!r}: {line}" for line in _one_difference(want, found[key], expected_by, found_in)]
     return lines

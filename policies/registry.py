@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
+
+from data.hints import did_you_mean
+from data.imports import ImportPathError, import_object, import_path
 
 if TYPE_CHECKING:
     from policies.policy import Policy
@@ -29,15 +30,13 @@ def resolve(reference: str) -> type[Policy]:
     from policies.policy import Policy
 
     path = REGISTERED.get(reference, reference)
-    module_name, separator, class_name = path.partition(":")
-    if not separator:
-        near = get_close_matches(reference, REGISTERED, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(REGISTERED))}."
+    if ":" not in path:
+        hint = did_you_mean(reference, REGISTERED, f"known: {', '.join(sorted(REGISTERED))}.")
         raise ValueError(f"no policy is called {reference!r}; {hint} Or give module:Class")
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"policy class {path!r} cannot be imported: {error}") from error
+        found = import_object(path)
+    except ImportPathError as error:
+        raise ValueError(f"policy class {error}") from error
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise ValueError(  # noqa: TRY004 - the caller's text is wrong, not its type
             f"{path!r} is no subclass of policies.policy.Policy"
@@ -47,5 +46,5 @@ def resolve(reference: str) -> type[Policy]:
 
 def reference_of(cls: type) -> str:
     """Return the registered name of a class, or its ``module:Class``."""
-    path = f"{cls.__module__}:{cls.__qualname__}"
+    path = import_path(cls)
     return next((name for name, known in REGISTERED.items() if known == path), path)

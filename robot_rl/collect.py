@@ -4,7 +4,7 @@ import functools
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,13 @@ from data.records import Episode, EpisodeBuilder, Outcome, Source, Step
 from data.store import EpisodeStore
 from hardware.clock import SimulatedClock
 from robot_rl.control import INFO_KEYS
+from robot_rl.env_step import take_step
 from robot_rl.metrics import read_metrics
 from robot_rl.parallel import resolve_workers, run_tasks
 from robot_rl.progress import stage
 from robot_rl.runs import RunDirectory
+from robot_rl.seeds import MOST_SEED, check_episodes
+from robot_rl.task_settings import TaskSettings
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +30,7 @@ LOWEST_SUCCESS_RATE = 0.1
 
 
 @dataclass(frozen=True)
-class CollectConfig:
+class CollectConfig(TaskSettings):
     """Record demonstrations of a task's scripted expert."""
 
     out: Path
@@ -44,15 +47,13 @@ class CollectConfig:
     """worker processes; 0 is one per core; what is recorded does not depend on it"""
     resume: bool = False
     """go on with an interrupted collection"""
-    options: Mapping[str, float | bool | str] = field(default_factory=dict)
-    """options of the task's constructor"""
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if self.episodes < 1:
-            raise ValueError(f"episodes is {self.episodes}, allowed is 1 or more")
-        if self.seed < 0:
-            raise ValueError(f"seed is {self.seed}, allowed is 0 or more")
+        super().__post_init__()
+        check_episodes(self.episodes)
+        if not 0 <= self.seed <= MOST_SEED:
+            raise ValueError(f"seed is {self.seed}, allowed is 0 to {MOST_SEED:,}")
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,14 @@ class ExpertRunner:
 
     def __init__(self, task: str, options: Mapping[str, Any]) -> None:
         import sim
+        from sim.task import task_of
 
         self._env = sim.make(task, **options)
+        self._task = task_of(self._env, "expert", "control_hz")
 
     def __call__(self, seed: int) -> Episode:
         """Record one attempt; environment and expert follow from the seed alone."""
-        env: Any = self._env.unwrapped
+        env = self._task
         observation, _ = self._env.reset(seed=seed)
         expert = env.expert(seed)
         clock = SimulatedClock()  # times of a simulation are simulated: equal seeds give equal episodes
@@ -90,18 +93,21 @@ class ExpertRunner:
             operator="scripted expert",
         )
         builder.start(observation)
-        done, info = False, {"success": False}
+        done = False
+        info: Mapping[str, Any] = {}
         while not done:
             intended = np.asarray(expert.act(), np.float64)
             action = env.action_spec.clip(intended)
-            observation, reward, terminated, truncated, info = self._env.step(action)
+            observation, reward, terminated, truncated, info = take_step(
+                self._env, action, seed, len(builder)
+            )
             step = Step(
                 action=action,
                 action_intended=intended,
                 source=Source.DEMO,
-                reward=float(reward),
-                terminated=bool(terminated),
-                truncated=bool(truncated),
+                reward=reward,
+                terminated=terminated,
+                truncated=truncated,
                 wall_time=clock.wall(),
                 monotonic_time=clock.now(),
             )
@@ -213,17 +219,18 @@ class Attempts:
 
 def _record(config: CollectConfig, seeds: Sequence[int]) -> Iterator[Episode]:
     workers = resolve_workers(config.workers, len(seeds))
-    runner = functools.partial(ExpertRunner, config.task, config.options)
+    runner = functools.partial(ExpertRunner, config.task, config.task_arguments)
     return (episode for _, episode in run_tasks(runner, seeds, workers))
 
 
 def _open_store(config: CollectConfig) -> EpisodeStore:
     import sim
+    from sim.task import task_of
 
-    env = sim.make(config.task, **config.options)
-    facts: Any = env.unwrapped
+    env = sim.make(config.task, **config.task_arguments)
+    task = task_of(env)
     store = EpisodeStore(
-        config.out / "episodes", features=facts.features, action_spec=facts.action_spec.to_json()
+        config.out / "episodes", features=task.features, action_spec=task.action_spec.to_json()
     )
     env.close()
     return store

@@ -23,6 +23,7 @@ from hardware.clock import WallClock
 from robot_rl.arbiter import Arbiter, Executed, LimitArbiter, Proposal
 from robot_rl.correct.corrector import Correction, CorrectorInput
 from robot_rl.correct.history import History
+from robot_rl.env_step import take_step
 from robot_rl.refiner import Refiner
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from hardware.clock import Clock
     from policies.policy import Policy
+    from sim.task import Task
 
 INFO_KEYS = ("contact_force_n",)
 """Diagnostics of the environment that are recorded per step when it gives them."""
@@ -74,6 +76,7 @@ class _Row:
     """One row's episode while it runs."""
 
     name: str
+    seed: int
     env: gymnasium.Env[Any, Any]
     arbiter: Arbiter
     builder: EpisodeBuilder
@@ -90,7 +93,7 @@ class ControlLoop:
     """Runs waves of B episodes.
 
     Args:
-        envs: B environments of one task; `env.unwrapped` gives `features`, `action_spec`, `task_text`.
+        envs: B environments of one task; see `sim.task`.
         policy: The frozen base.
         refiner: What is added to it; None runs the bare base through the same path.
         config: How to run.
@@ -100,6 +103,7 @@ class ControlLoop:
     Raises:
         ValueError: The refiner was made for another base, the policy for another task, or the delay does not
             fit the chunk.
+        TaskError: The environments lack a part of the task contract.
     """
 
     def __init__(
@@ -112,6 +116,8 @@ class ControlLoop:
         clock: Clock | None = None,
         arbiters: Sequence[Arbiter] | None = None,
     ) -> None:
+        from sim.task import task_of  # here, because importing sim chooses the library that MuJoCo draws with
+
         self.config = config or LoopConfig()
         self.refiner = refiner or Refiner()
         self.policy, self.clock = policy, clock or WallClock()
@@ -125,9 +131,9 @@ class ControlLoop:
             )
         self._hash = policy.hash()
         self.refiner.check_base(self._hash)
-        task: Any = self._envs[0].unwrapped
-        _refuse_misfit(policy, task)
-        limits = task.action_spec
+        self.tasks = [task_of(env) for env in self._envs]
+        _refuse_misfit(policy, self.tasks[0])
+        limits = self.tasks[0].action_spec
         self._arbiters = list(arbiters or [LimitArbiter(limits) for _ in self._envs])
 
     def run(
@@ -150,8 +156,8 @@ class ControlLoop:
         if len(seeds) != len(self._envs):
             raise ValueError(f"{len(seeds)} seeds for {len(self._envs)} rows; one each is needed.")
         rows = [
-            self._start(env, arbiter, seed, options)
-            for env, arbiter, seed in zip(self._envs, self._arbiters, seeds, strict=True)
+            self._start(env, task, arbiter, int(seed), options)
+            for env, task, arbiter, seed in zip(self._envs, self.tasks, self._arbiters, seeds, strict=True)
         ]
         run = _Wave(self, rows)
         while not all(row.ended is not None for row in rows):
@@ -161,16 +167,20 @@ class ControlLoop:
         return [row.builder.finish(row.outcome) for row in rows]
 
     def _start(
-        self, env: gymnasium.Env[Any, Any], arbiter: Arbiter, seed: int, options: Mapping[str, Any] | None
+        self,
+        env: gymnasium.Env[Any, Any],
+        task: Task,
+        arbiter: Arbiter,
+        seed: int,
+        options: Mapping[str, Any] | None,
     ) -> _Row:
-        observation, _ = env.reset(seed=int(seed), options=dict(options or {}))
-        task = env.unwrapped
-        noise, explore = np.random.SeedSequence([int(seed), self.config.stream]).spawn(2)
-        name = f"{type(task).__name__.lower()}-{seed}-{self.config.stream}"
+        observation, _ = env.reset(seed=seed, options=dict(options or {}))
+        noise, explore = np.random.SeedSequence([seed, self.config.stream]).spawn(2)
+        name = episode_name(env, seed, self.config.stream)
         builder = EpisodeBuilder(
             id=name,
-            task=task.task_text,  # type: ignore[attr-defined] # the task contract
-            seed=int(seed),
+            task=task.task_text,
+            seed=seed,
             robot="simulation",
             base_version=self._hash,
             refiner_version=self.refiner.version,
@@ -178,6 +188,7 @@ class ControlLoop:
         builder.start(observation)
         return _Row(
             name,
+            int(seed),
             env,
             arbiter,
             builder,
@@ -187,7 +198,7 @@ class ControlLoop:
         )
 
 
-def _refuse_misfit(policy: Policy, task: Any) -> None:  # noqa: ANN401 - the task contract
+def _refuse_misfit(policy: Policy, task: Task) -> None:
     from policies.checkpoint import action_differences  # keeps torch out of the loop's import
 
     spec = policy.spec
@@ -195,6 +206,11 @@ def _refuse_misfit(policy: Policy, task: Any) -> None:  # noqa: ANN401 - the tas
     lines += action_differences(spec.action_spec, task.action_spec)
     if lines:
         raise ValueError(f"The policy {spec.name!r} was made for another task: " + " ".join(lines))
+
+
+def episode_name(env: gymnasium.Env[Any, Any], seed: int, stream: int) -> str:
+    """Name of the episode that a loop runs; unique among those of one policy and refiner."""
+    return f"{type(env.unwrapped).__name__.lower()}-{seed}-{stream}"
 
 
 class _Wave:
@@ -267,7 +283,7 @@ class _Wave:
             self._loop.policy,
             self._loop.refiner,
             past=list(self._past),
-            tasks=[row.env.unwrapped.task_text for row in self._rows],  # type: ignore[attr-defined]
+            tasks=[task.task_text for task in self._loop.tasks],
             generators=[row.noise_rng for row in self._rows],
             previous=None if self._plan is None else self._plan.chunk,
             consumed=consumed,
@@ -314,7 +330,9 @@ class _Wave:
         executed: Executed = row.arbiter.resolve(Proposal(correction.action[number], self._step), stamp)
         if executed.source is not row.source:
             row.source, row.segment = executed.source, row.segment + 1
-        observation, reward, terminated, truncated, info = row.env.step(executed.action)
+        observation, reward, terminated, truncated, info = take_step(
+            row.env, executed.action, row.seed, self._step
+        )
         plan = self._plan
         assert plan is not None
         step = Step(
@@ -327,9 +345,9 @@ class _Wave:
             source=executed.source,
             segment_id=row.segment,
             segment_kind=executed.segment_kind,
-            reward=float(reward),
-            terminated=bool(terminated),
-            truncated=bool(truncated),
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
             wall_time=wall,
             monotonic_time=stamp,
             gain=self._config.gain,

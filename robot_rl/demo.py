@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data.config import to_dict
 from policies.flow_config import FlowConfig
@@ -18,19 +17,23 @@ from robot_rl.refine import RefineConfig, refine
 from robot_rl.report.build import write_report
 from robot_rl.report.material import record_shown
 from robot_rl.runs import RunDirectory
+from robot_rl.seeds import DEMONSTRATION_SEEDS, check_episodes
 from robot_rl.statistics import paired_difference
+from robot_rl.task_settings import TaskSettings
 from robot_rl.train import TrainConfig, train
 
-DEMONSTRATION_SEEDS = 500_000_000
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
 EVALUATION_SEEDS = 10_000_000
-"""Seeds of demonstrations and evaluations; each --seed has its own, and none is used for anything else."""
+"""Seeds of evaluations; each --seed has its own, as it has of demonstrations, used for nothing else."""
 
 ESTIMATE = "observation.environment_state"
 """All that the base reads: where the camera says the hole is, relative to the tool."""
 
 
 @dataclass(frozen=True)
-class DemoConfig:
+class DemoConfig(TaskSettings):
     """Show the whole job on peg insertion: about four minutes on two cores."""
 
     out: Path = Path("outputs/demo")
@@ -45,7 +48,7 @@ class DemoConfig:
     """updates of behaviour cloning"""
     inputs: tuple[str, ...] = (ESTIMATE,)
     """observation keys that the base reads"""
-    env_steps: int = 30_000
+    env_steps: int = 32_000
     """environment steps of the refinement, warm-up included"""
     warmup_steps: int = 3000
     """of them, base rollouts with random corrections before learning starts"""
@@ -57,8 +60,6 @@ class DemoConfig:
     """processes that collect and evaluate; 0 is one per core"""
     video: bool = True
     """whether the page shows a video; without OpenGL it says so"""
-    task_options: Mapping[str, float] = field(default_factory=dict)
-    """options of the task's constructor"""
     device: str = "cpu"
     """torch device of the networks; they are small, so the CPU is as fast"""
     resume: bool = False
@@ -66,8 +67,10 @@ class DemoConfig:
 
     def __post_init__(self) -> None:
         """Check the values that the stages do not check themselves."""
+        super().__post_init__()
         if not 0 <= self.seed < 1000:
             raise ValueError(f"seed is {self.seed}, allowed is 0 to 999: each has held-out seeds of its own")
+        check_episodes(self.episodes)
 
 
 def run_demo(config: DemoConfig) -> Path:
@@ -134,7 +137,7 @@ def collection(config: DemoConfig, out: Path) -> CollectConfig:
         episodes=config.demonstrations,
         seed=DEMONSTRATION_SEEDS + 100_000 * config.seed,
         workers=config.workers,
-        options=config.task_options,
+        **config.task_settings,
         resume=out.exists(),
     )
 
@@ -163,7 +166,7 @@ def refinement(config: DemoConfig, policy: Path, out: Path) -> RefineConfig:
         warmup_steps=config.warmup_steps,
         scale_fraction=config.scale_fraction,
         seed=config.seed,
-        task_options=config.task_options,
+        **config.task_settings,
         device=config.device,
         resume=out.exists(),
     )
@@ -179,7 +182,7 @@ def evaluation(config: DemoConfig, policy: Path, refiner: Path | None) -> Evalua
         seed=EVALUATION_SEEDS + 10_000 * config.seed,
         workers=config.workers,
         device=config.device,
-        options=config.task_options,
+        **config.task_settings,
     )
 
 

@@ -11,25 +11,28 @@ import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.config import to_dict
 from data.manifest import atomic_write_json
+from robot_rl.control import LoopConfig, episode_name
 from robot_rl.parallel import resolve_workers, run_tasks
 from robot_rl.progress import stage
 from robot_rl.provenance import config_hash, git_revision, versions
+from robot_rl.seeds import MOST_ROWS, check_episodes, trained_on
 from robot_rl.statistics import wilson_interval
+from robot_rl.task_settings import TaskSettings
 from robot_rl.waves import EpisodeResult, WaveResult, WaveRunner, split_waves
-from sim.shifts import NO_SHIFTS, Shifts
 
 if TYPE_CHECKING:
     from data.records import Episode
+    from data.store import EpisodeStore
 
 
 @dataclass(frozen=True)
-class EvaluateConfig:
+class EvaluateConfig(TaskSettings):
     """Measure the success rate of a policy, alone or refined, on a range of seeds."""
 
     policy: Path
@@ -56,18 +59,22 @@ class EvaluateConfig:
     """seeds whose whole episodes are kept"""
     record_to: Path | None = None
     """episode store for them"""
-    options: Mapping[str, float | bool | str] = field(default_factory=dict)
-    """options of the task's constructor"""
-    shifts: Shifts = NO_SHIFTS
-    """how the simulated hardware differs from that of training"""
+    seen_seeds: bool = False
+    """also allow seeds that training uses; what is measured is then no held-out success rate"""
 
     def __post_init__(self) -> None:
         """Check the values."""
-        for name in ("episodes", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, allowed is 1 or more")
+        super().__post_init__()
+        check_episodes(self.episodes)
+        if not 1 <= self.batch <= MOST_ROWS:
+            raise ValueError(f"batch is {self.batch}, allowed is 1 to {MOST_ROWS}")
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}, allowed is 0 or more")
+        if not self.held_out and not self.seen_seeds:
+            raise ValueError(
+                f"seeds {self.seeds.start} to {self.seeds.stop - 1} were perhaps trained on "
+                f"({trained_on(self.seeds)}): choose lower ones, or give --seen-seeds"
+            )
         if not 0.0 <= self.gain <= 1.0:
             raise ValueError(f"gain is {self.gain}, allowed is 0 to 1")
         outside = [seed for seed in self.record if seed not in self.seeds]
@@ -79,14 +86,14 @@ class EvaluateConfig:
             raise ValueError("record names seeds but record_to no folder: give --record-to")
 
     @property
-    def task_options(self) -> dict[str, Any]:
-        """What the task's constructor is given; a task that knows no shifts is not told of none."""
-        return {**self.options, **({} if self.shifts == NO_SHIFTS else {"shifts": self.shifts})}
-
-    @property
     def seeds(self) -> range:
         """The seeds that count."""
         return range(self.seed, self.seed + self.episodes)
+
+    @property
+    def held_out(self) -> bool:
+        """Whether no training uses these seeds."""
+        return trained_on(self.seeds) is None
 
 
 @dataclass(frozen=True)
@@ -152,6 +159,7 @@ def evaluate(config: EvaluateConfig) -> EvaluationResult:
         RuntimeError: if the base policy's weights changed while it ran.
     """
     _check_places(config)
+    store = _store(config) if config.record else None
     waves = list(split_waves(config))
     workers = resolve_workers(config.workers, len(waves))
     started = time.monotonic()
@@ -170,7 +178,11 @@ def evaluate(config: EvaluateConfig) -> EvaluationResult:
         workers=workers,
         config=to_dict(config),
     )
-    _keep(config, evaluation, [episode for wave in ordered for episode in wave.recorded])
+    if config.json is not None:
+        atomic_write_json(config.json, evaluation.to_json())
+    if store is not None:
+        for episode in (episode for wave in ordered for episode in wave.recorded):
+            store.write(episode)
     return evaluation
 
 
@@ -219,12 +231,20 @@ def _check_places(config: EvaluateConfig) -> None:
         raise ValueError(f"record_to is {config.record_to}, which is a file: give a folder")
 
 
-def _keep(config: EvaluateConfig, result: EvaluationResult, episodes: list["Episode"]) -> None:
-    if config.json is not None:
-        atomic_write_json(config.json, result.to_json())
-    if config.record_to is not None and episodes:
-        from data.store import EpisodeStore
+def _store(config: EvaluateConfig) -> "EpisodeStore":
+    """Where recorded episodes go; refuses one that holds some of them already before anything is computed."""
+    import sim
+    from data.store import EpisodeStore
+    from sim.task import task_of
 
-        store = EpisodeStore(config.record_to)
-        for episode in episodes:
-            store.write(episode)
+    assert config.record_to is not None, "checked with the configuration"
+    env = sim.make(config.task, **config.task_arguments)
+    task = task_of(env)
+    names = [episode_name(env, seed, LoopConfig().stream) for seed in config.record]
+    env.close()
+    store = EpisodeStore(config.record_to, features=task.features, action_spec=task.action_spec.to_json())
+    if there := [name for name in names if name in store]:
+        raise ValueError(
+            f"record_to is {config.record_to}, which holds {', '.join(there)} already: give another folder"
+        )
+    return store

@@ -12,6 +12,9 @@ from typing import Any
 _function: Callable[[Any], Any] | None = None
 _setup_error: Exception | None = None
 
+MOST_WORKERS = 256
+"""More processes than that are a slip of the finger on any machine."""
+
 
 class WorkerDiedError(RuntimeError):
     """A worker process ended before its task did, most often for lack of memory."""
@@ -29,8 +32,8 @@ def resolve_workers(asked: int, tasks: int) -> int:
         asked: 0 for one per core, else as many as asked for.
         tasks: more workers than tasks are never started.
     """
-    if asked < 0:
-        raise ValueError(f"workers is {asked}, allowed is 0 (one per core) or more")
+    if not 0 <= asked <= MOST_WORKERS:
+        raise ValueError(f"workers is {asked}, allowed is 0 (one per core) to {MOST_WORKERS}")
     return max(1, min(asked or cores(), tasks))
 
 

@@ -6,7 +6,6 @@ A part is found again by ``module:Class``, so that a part of yours needs no edit
 
 from __future__ import annotations
 
-import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from safetensors.torch import save_file
 
+from data.imports import ImportPathError, import_object, import_path
 from data.manifest import atomic_write_json
 from policies.checkpoint import read_tensors
 from policies.hashing import tensors_hash
@@ -72,8 +72,9 @@ def save_refiner(folder: Path | str, refiner: Refiner, facts: Mapping[str, Any] 
         partial = folder / f".{file}.partial"
         save_file(_tensors(part), partial)
         partial.replace(folder / file)
-        kind = f"{type(part).__module__}:{type(part).__qualname__}"
-        entries.append({"slot": slot, "kind": kind, "file": file, "payload": part.payload()})
+        entries.append(
+            {"slot": slot, "kind": import_path(type(part)), "file": file, "payload": part.payload()}
+        )
     all_facts = {**refiner.facts, **(facts or {})}
     manifest = {
         "format": FORMAT,
@@ -173,13 +174,10 @@ def _parts(refiner: Refiner) -> list[tuple[str, str, SavedPart]]:
 
 
 def _find(kind: str) -> type[SavedPart]:
-    module, _, name = kind.partition(":")
     try:
-        part = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"The refiner's part {kind!r} cannot be imported: {error}. Install what provides it."
-        ) from error
+        part = import_object(kind)
+    except ImportPathError as error:
+        raise ValueError(f"The refiner's part {error}. Install what provides it.") from error
     if not (isinstance(part, type) and issubclass(part, SavedPart)):
         raise TypeError(f"{kind!r} is no refiner part: it lacks payload, tensors or from_payload.")
     return part

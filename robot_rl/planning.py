@@ -17,8 +17,11 @@ from policies.sampler import sample_chunk
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from policies.policy import Policy
+    from torch import Tensor
+
+    from policies.policy import Policy, PolicySpec
     from robot_rl.refiner import Refiner
+    from robot_rl.select.selector import Selector
 
 
 @dataclass(frozen=True)
@@ -61,35 +64,56 @@ def plan_chunks(
         episode_ids: Name per row.
         deterministic: Whether the noise policy explores.
     """
-    spec = policy.spec
     rows = len(tasks)
+    request = ChunkRequest(
+        observation=_observation(policy.spec, past, tasks),
+        previous_chunk=None if previous is None else torch.from_numpy(previous),
+        consumed=torch.full((rows,), consumed),
+        delay=torch.full((rows,), delay),
+        episode_ids=tuple(episode_ids),
+    )
+    noise = draw_noise(policy.spec, generators) if policy.spec.supports.noise else None
+    if refiner.noise is not None and noise is not None:
+        noise = refiner.noise.propose(request, noise, deterministic=deterministic)
+    if refiner.select is not None:
+        return _selected(policy, refiner.select, request, noise, generators)
+    if refiner.hooks:
+        chunk_policy = require_chunk_policy(policy, "guidance by hooks")
+        chunk = sample_chunk(chunk_policy, request, noise=noise, hooks=refiner.hooks)
+    else:
+        chunk = policy.chunk(request, noise=noise)
+    return Planned(chunk.numpy(force=True), None if noise is None else noise.numpy(force=True))
+
+
+def _observation(
+    spec: PolicySpec, past: Sequence[Mapping[str, NDArray[Any]]], tasks: Sequence[str]
+) -> dict[str, Any]:
+    """Observations as the policy reads them: (B, n_obs_steps, ...) by key, and the task texts."""
     window = [past[0]] * (spec.observation_steps - len(past)) + list(past)
     observation: dict[str, Any] = {
         key: torch.from_numpy(np.stack([frame[key] for frame in window], axis=1)) for key in spec.features
     }
     if spec.reads_task:
         observation["task"] = list(tasks)
-    request = ChunkRequest(
-        observation=observation,
-        previous_chunk=None if previous is None else torch.from_numpy(previous),
-        consumed=torch.full((rows,), consumed),
-        delay=torch.full((rows,), delay),
-        episode_ids=tuple(episode_ids),
+    return observation
+
+
+def _selected(
+    policy: Policy,
+    selector: Selector,
+    request: ChunkRequest,
+    noise: Tensor | None,
+    generators: Sequence[np.random.Generator],
+) -> Planned:
+    """Let the selector propose candidates and choose one per row."""
+    if noise is None:
+        raise ValueError(f"The selector needs a policy that takes noise; {policy.spec.name} does not.")
+    candidates = selector.propose(request, policy, noise, generators)
+    index = selector.select(candidates, request)
+    chosen = candidates[torch.arange(len(candidates)), index]
+    return Planned(
+        chosen.numpy(force=True),
+        noise.numpy(force=True),
+        candidates.numpy(force=True),
+        index.numpy(force=True),
     )
-    noise = draw_noise(spec, generators) if spec.supports.noise else None
-    if refiner.noise is not None and noise is not None:
-        noise = refiner.noise.propose(request, noise, deterministic=deterministic)
-    kept = None if noise is None else noise.numpy(force=True)
-    if refiner.select is not None:
-        if noise is None:
-            raise ValueError(f"The selector needs a policy that takes noise; {spec.name} does not.")
-        candidates = refiner.select.propose(request, policy, noise, generators)
-        index = refiner.select.select(candidates, request)
-        chosen = candidates[torch.arange(rows), index]
-        return Planned(chosen.numpy(force=True), kept, candidates.numpy(force=True), index.numpy(force=True))
-    if refiner.hooks:
-        chunk_policy = require_chunk_policy(policy, "guidance by hooks")
-        chunk = sample_chunk(chunk_policy, request, noise=noise, hooks=refiner.hooks)
-    else:
-        chunk = policy.chunk(request, noise=noise)
-    return Planned(chunk.numpy(force=True), kept)

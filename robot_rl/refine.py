@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,78 +27,85 @@ from robot_rl.parts import save_refiner, version_of
 from robot_rl.progress import stage
 from robot_rl.refiner import Refiner
 from robot_rl.runs import RunDirectory
+from robot_rl.seeds import MOST_ROWS, MOST_SEED, TRAINING_SEEDS
+from robot_rl.task_settings import TaskSettings
 from robot_rl.threads import one_torch_thread
+from sim.task import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
 
     from data.features import Features
     from data.records import Episode
+    from hardware.action_spec import ActionSpec
     from policies.policy import Policy
     from robot_rl.progress import Stage
     from robot_rl.runs import Checkpoint
 
 STREAM = 1
 """Keeps refinement's noise apart from evaluation's on the same seeds."""
-TRAINING_SEEDS = 1_000_000_000
-"""Refinement's episodes use seeds from here on; evaluation seeds must stay below."""
+MOST_STEPS = 10_000_000
+"""Environment steps of a refinement; its replay holds twice as many rows in memory."""
 
 
 @dataclass(frozen=True)
-class RefineConfig:
-    """A refinement.
-
-    Attributes:
-        policy: Folder of the frozen base.
-        task: Name of the task.
-        out: Run directory to write.
-        env_steps: Most environment steps, warm-up included.
-        warmup_steps: Steps of base rollouts with random corrections before learning starts.
-        rows: Episodes collected side by side.
-        scale_fraction: Greatest correction, as a share of half the range (q99 - q01) of the base's actions.
-        updates_per_step: Updates per environment step, at most 1.
-        history_keys: Observation keys whose past is read; chosen from what the task gives when empty.
-        zeroed: Observation keys read as zeros, to measure what a sensor is worth.
-        checkpoint_rounds: Rounds between checkpoints.
-        seed: Of episodes, weights and sampling.
-        learner: Hyper-parameters of the updates.
-        task_options: Handed to the task's constructor.
-        device: Torch device of policy, corrector and learner.
-        wandb: Also log to Weights & Biases.
-        resume: Go on from the run's last checkpoint.
-    """
+class RefineConfig(TaskSettings):
+    """A refinement."""
 
     policy: Path
+    """Folder of the frozen base."""
     out: Path
+    """Run directory to write."""
     task: str = "peg-insert"
-    env_steps: int = 30_000
+    """Name of the task."""
+    env_steps: int = 32_000
+    """Most environment steps, warm-up included."""
     warmup_steps: int = 3_000
+    """Steps of base rollouts with random corrections before learning starts."""
     rows: int = 8
+    """Episodes collected side by side."""
     scale_fraction: float = 0.8
+    """Greatest correction, as a share of the base's reach: see `reach`."""
     updates_per_step: float = 1.0
+    """Updates per environment step, at most 1."""
     history_keys: tuple[str, ...] = ()
+    """Observation keys whose past is read; chosen from what the task gives when empty."""
     zeroed: tuple[str, ...] = ()
+    """Observation keys read as zeros, to measure what a sensor is worth."""
     checkpoint_rounds: int = 8
+    """Rounds between checkpoints."""
     seed: int = 0
+    """Of episodes, weights and sampling."""
     learner: ResidualLearnerConfig = field(default_factory=ResidualLearnerConfig)
-    task_options: Mapping[str, float] = field(default_factory=dict)
+    """Hyper-parameters of the updates."""
     device: str = "cpu"
+    """Torch device of policy, corrector and learner."""
     wandb: bool = False
+    """Also log to Weights & Biases."""
     resume: bool = False
+    """Go on from the run's last checkpoint."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        super().__post_init__()
         if not 0 < self.updates_per_step <= 1:
             raise ValueError(f"updates_per_step is {self.updates_per_step}; it must lie in (0, 1].")
         if self.warmup_steps >= self.env_steps:
             raise ValueError(f"warmup_steps {self.warmup_steps} must be below env_steps {self.env_steps}.")
         if not 0 < self.scale_fraction <= 1:
             raise ValueError(f"scale_fraction is {self.scale_fraction}; it must lie in (0, 1].")
-        if self.rows < 1 or self.checkpoint_rounds < 1 or self.seed < 0:
-            raise ValueError("rows and checkpoint_rounds must be at least 1, seed at least 0.")
+        for name, low, high in (
+            ("env_steps", 1, MOST_STEPS),
+            ("warmup_steps", 0, MOST_STEPS),
+            ("rows", 1, MOST_ROWS),
+            ("checkpoint_rounds", 1, MOST_STEPS),
+            ("seed", 0, MOST_SEED),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must lie in {low} .. {high:,}.")
 
 
 @dataclass
@@ -140,11 +146,11 @@ class Refinement:
         self.config, self._run = config, run
         self.policy: Policy = load_policy(config.policy, device=config.device)
         self._base_hash = self.policy.hash()
-        self._envs = [sim.make(config.task, **config.task_options) for _ in range(config.rows)]
+        self._envs = [sim.make(config.task, **config.task_arguments) for _ in range(config.rows)]
         self._store = EpisodeStore(run.path / "episodes")
-        self._steps_limit = config.rows * int(self._envs[0].unwrapped.max_steps)  # type: ignore[attr-defined]
-        features = self._envs[0].unwrapped.features  # type: ignore[attr-defined] # the task contract
-        self._inputs = _inputs(config, features)  # before the warm-up, which is long
+        task = task_of(self._envs[0], "max_steps")
+        self._steps_limit = config.rows * int(task.max_steps)
+        self._inputs = _inputs(config, task.features)  # before the warm-up, which is long
         if config.warmup_steps + self._steps_limit > config.env_steps:
             raise ValueError(
                 f"env_steps is {config.env_steps}; the warm-up and one wave may take {config.warmup_steps} + "
@@ -203,15 +209,9 @@ class Refinement:
         return self._build(episodes, scale)
 
     def _scale(self, episodes: Sequence[Episode]) -> NDArray[np.float64]:
-        """Greatest correction per dimension: a share of half the base's action range."""
+        """Greatest correction per dimension, (A,): a share of the base's reach."""
         actions = np.concatenate([episode.action_base for episode in episodes])
-        low, high = np.quantile(actions, [0.01, 0.99], axis=0)
-        scale: NDArray[np.float64]
-        scale = np.multiply(self.config.scale_fraction / 2, high - low)
-        for group in self.policy.spec.action_spec.groups:
-            if group.kind == "gripper":
-                scale[self.policy.spec.action_spec.slice(group.name)] = 0.0
-        return scale
+        return self.config.scale_fraction * reach(actions, self.policy.spec.action_spec)
 
     def _build(self, episodes: Sequence[Episode], scale: NDArray[np.float64]) -> ResidualNetwork:
         inputs = self._inputs
@@ -316,6 +316,31 @@ class Refinement:
             },
         )
         return self._run.path
+
+
+def reach(actions: NDArray[np.float64], spec: ActionSpec) -> NDArray[np.float64]:
+    """How far a base goes along each dimension of its action.
+
+    Of absolute targets half the range between the 1 % and the 99 % quantile. Of deltas the greater of the two
+    quantiles' sizes: a base that only ever moves down spans a small range, and a correction that could not
+    cancel it could not stop the robot. Zero for grippers, which are left alone.
+
+    Args:
+        actions: the base's, (T, A), robot units.
+        spec: what they mean.
+
+    Returns:
+        (A,), robot units.
+    """
+    low, high = np.quantile(actions, [0.01, 0.99], axis=0)
+    found: NDArray[np.float64] = (high - low) / 2
+    for group in spec.groups:
+        at = spec.slice(group.name)
+        if group.kind == "gripper":
+            found[at] = 0.0
+        elif group.mode == "delta":
+            found[at] = np.maximum(np.abs(low[at]), np.abs(high[at]))
+    return found
 
 
 def _inputs(config: RefineConfig, features: Features) -> InputConfig:

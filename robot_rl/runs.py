@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from data.config import to_dict
 from data.lock import FileLock
-from data.manifest import atomic_write_json
+from data.manifest import atomic_write_json, file_manifest, sha256_file
 from robot_rl.metrics import MetricsLog, read_metrics
 from robot_rl.provenance import config_differences, config_hash, git_revision, versions
 
@@ -157,6 +157,8 @@ class RunDirectory:
                 "repeat the first command's options, or give another --out"
             )
         checkpoints = _complete_checkpoints(folder)
+        if checkpoints:
+            _check_files(checkpoints[-1])
         return cls(folder, old, resumed=checkpoints[-1] if checkpoints else None)
 
     def log(self, step: int, values: Mapping[str, float | int | str | bool]) -> None:
@@ -198,6 +200,7 @@ class RunDirectory:
             "base_hash": base_hash,
             "versions": versions(),
             "git_revision": git_revision(),
+            "files": file_manifest(partial),
         } | details
         atomic_write_json(partial / "manifest.json", manifest)
         shutil.rmtree(final, ignore_errors=True)
@@ -306,6 +309,17 @@ def _read_header(folder: Path) -> dict[str, Any]:
     if missing := sorted(_HEADER_NAMES - header.keys()):
         raise RunError(f"{folder} holds no run (config.json lacks {', '.join(missing)}): give another folder")
     return header
+
+
+def _check_files(checkpoint: Checkpoint) -> None:
+    for name, facts in checkpoint.manifest.get("files", {}).items():
+        file = checkpoint.path / name
+        if not file.is_file() or sha256_file(file) != facts["sha256"]:
+            what = "was changed" if file.exists() else "is missing"
+            raise RunError(
+                f"{file} {what} since it was saved: restore it from a copy, "
+                f"or remove {checkpoint.path} to go on from the checkpoint before"
+            )
 
 
 def _complete_checkpoints(folder: Path) -> list[Checkpoint]:

@@ -67,7 +67,7 @@ class WaveRunner:
         self._gain = config.gain
         self._policy = load(config.policy, device=config.device)
         self._refiner = None if config.refiner is None else load_refiner(config.refiner, device=config.device)
-        self._envs = [sim.make(config.task, **config.task_options) for _ in range(config.batch)]
+        self._envs = [sim.make(config.task, **config.task_arguments) for _ in range(config.batch)]
 
     def __call__(self, wave: Wave) -> WaveResult:
         """Run one wave."""

@@ -27,7 +27,7 @@ TITLES = {"base": "before", "refined": "after"}
 
 def strips(material: Material) -> dict[str, list[np.ndarray]]:
     """A few pictures of the shown seed under each arm, first to last."""
-    options = from_dict(EvaluateConfig, material.evaluation()).task_options
+    options = from_dict(EvaluateConfig, material.evaluation()).task_arguments
     episodes = [material.episodes[arm][0] for arm in ARMS]
     films = render([replay_of(episode, material.task, options) for episode in episodes])
     picks = [np.linspace(0, len(film) - 1, COLUMNS).round().astype(int) for film in films]

@@ -9,12 +9,14 @@ import numpy as np
 
 from data.features import Feature
 from sim.control import CartesianConfig, InverseKinematics, ServoLimiter, ToolKinematics
-from sim.env import MujocoTask, Observation, copy_model
+from sim.env import MujocoTask, copy_model
 from sim.gel import COLUMNS, ROWS
 from sim.shifts import NO_SHIFTS, Shifts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from sim.task import Observation
 
 ARM_STATE_NAMES = (
     *(f"tool.{axis}" for axis in "xyz"),

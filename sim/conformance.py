@@ -15,21 +15,22 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env
 
 from data.features import check_sample
-from sim.env import MujocoTask
+from sim.task import TaskError, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import gymnasium
     from numpy.typing import NDArray
 
-    from sim.env import Observation
+    from sim.task import Observation, Task
 
 
 class ConformanceError(AssertionError):
     """A task breaks the contract; the message says which part."""
 
 
-def check_task(make: Callable[[], Any], *, steps: int = 40, seed: int = 7) -> None:
+def check_task(make: Callable[[], gymnasium.Env[Any, Any]], *, steps: int = 40, seed: int = 7) -> None:
     """Check a task against Gymnasium's rules and ours.
 
     Args:
@@ -38,41 +39,48 @@ def check_task(make: Callable[[], Any], *, steps: int = 40, seed: int = 7) -> No
         seed: seed of the episode and of the random actions.
 
     Raises:
-        ConformanceError: the task breaks one of our rules: typed features, one outcome flag, sparse reward,
-            same seed same episode, exact save and restore, exact number of steps.
+        ConformanceError: the task breaks one of our rules: every part of the contract, typed features, one
+            outcome flag, sparse reward, same seed same episode, exact save and restore, exact number of
+            steps.
         AssertionError: the task breaks one of Gymnasium's.
     """
-    env = make().unwrapped
-    if not isinstance(env, MujocoTask):
-        raise ConformanceError(f"{type(env).__name__} does not derive from sim.env.MujocoTask.")
+    built = make()
+    env = _task(built)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_env(env, skip_render_check=True)
+        check_env(built.unwrapped, skip_render_check=True)
     _check_text(env)
     actions = np.random.default_rng(seed).uniform(
         env.action_spec.low, env.action_spec.high, (steps, env.action_spec.size)
     )
     first = _run(env, seed, actions)
-    _same(first, _run(make().unwrapped, seed, actions), "a second environment with the same seed")
+    _same(first, _run(_task(make()), seed, actions), "a second environment with the same seed")
     _same(first, _run(env, seed, actions), "the same environment reset with the same seed")
-    _check_restore(env, make().unwrapped, seed, actions)
+    _check_restore(env, _task(make()), seed, actions)
     _check_length(env, seed)
 
 
-def _check_text(env: MujocoTask) -> None:
+def _task(env: gymnasium.Env[Any, Any]) -> Task:
+    try:
+        return task_of(env, "max_steps", "control_hz", "save", "restore")
+    except TaskError as error:
+        raise ConformanceError(str(error)) from error
+
+
+def _check_text(env: Task) -> None:
     if not env.task_text:
         raise ConformanceError("task_text is empty; say the task in words.")
     if env.action_spec.rate_hz != env.control_hz:
         raise ConformanceError(f"action_spec has {env.action_spec.rate_hz} Hz, the task {env.control_hz} Hz.")
 
 
-def _run(env: MujocoTask, seed: int, actions: NDArray[np.float64]) -> list[Observation]:
+def _run(env: Task, seed: int, actions: NDArray[np.float64]) -> list[Observation]:
     observations = [env.reset(seed=seed)[0]]
     observations += _follow(env, actions)
     return observations
 
 
-def _follow(env: MujocoTask, actions: NDArray[np.float64]) -> list[Observation]:
+def _follow(env: Task, actions: NDArray[np.float64]) -> list[Observation]:
     """Step until the actions or the episode end, checking every step."""
     observations = []
     for action in actions:
@@ -94,7 +102,7 @@ def _follow(env: MujocoTask, actions: NDArray[np.float64]) -> list[Observation]:
     return observations
 
 
-def _check_restore(env: MujocoTask, other: MujocoTask, seed: int, actions: NDArray[np.float64]) -> None:
+def _check_restore(env: Task, other: Task, seed: int, actions: NDArray[np.float64]) -> None:
     half = len(actions) // 2
     if len(_run(env, seed, actions[:half])) <= half:
         raise ConformanceError(
@@ -109,17 +117,15 @@ def _check_restore(env: MujocoTask, other: MujocoTask, seed: int, actions: NDArr
     _same(expected, _follow(env, actions[half:]), "the same environment after restore()")
 
 
-def _check_length(env: MujocoTask, seed: int) -> None:
+def _check_length(env: Task, seed: int) -> None:
     env.reset(seed=seed)
     middle = (env.action_spec.low + env.action_spec.high) / 2
-    for _ in range(env.max_steps):
+    steps, terminated, truncated = 0, False, False
+    while steps < env.max_steps and not terminated and not truncated:
         _, _, terminated, truncated, _ = env.step(middle)
-        if terminated or truncated:
-            break
-    if not terminated and not (truncated and env.elapsed_steps == env.max_steps):
-        raise ConformanceError(
-            f"truncated is {truncated} after {env.elapsed_steps} of {env.max_steps} steps."
-        )
+        steps += 1
+    if not terminated and not (truncated and steps == env.max_steps):
+        raise ConformanceError(f"truncated is {truncated} after {steps} of {env.max_steps} steps.")
 
 
 def _same(expected: Sequence[Observation], found: Sequence[Observation], whose: str) -> None:

@@ -15,7 +15,7 @@ import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import mujoco
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
     from data.features import Feature, Features
     from hardware.action_spec import ActionSpec
-
-type Observation = dict[str, NDArray[Any]]
-type SavedState = dict[str, NDArray[Any]]
+    from sim.task import Expert, Observation, SavedState
 
 ASSETS = Path(__file__).parent / "assets"
 _PHYSICS = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -52,14 +50,6 @@ class Judgement:
     success: bool
     failed: bool = False
     info: dict[str, float | bool] = field(default_factory=dict)
-
-
-class Expert(Protocol):
-    """A scripted demonstrator with access to the true state."""
-
-    def act(self) -> NDArray[np.float64]:
-        """Return the next action (A,) in robot units for the environment it was made for."""
-        ...
 
 
 @functools.cache

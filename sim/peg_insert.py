@@ -12,7 +12,7 @@ from data.features import Feature
 from hardware.action_spec import ActionGroup, ActionSpec
 from sim.arm_task import ARM_FEATURES, FINGERTIPS_M, HOME, ArmTask
 from sim.control import CartesianConfig
-from sim.env import ASSETS, Judgement, Observation
+from sim.env import ASSETS, Judgement
 from sim.gel import GelGrip
 from sim.peg_expert import PegExpert
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from sim.task import Observation
 
 FILE = "peg_insert.xml"
 DEPTH_M = 0.02

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sim.env import Observation
+    from sim.task import Observation
 
 BINS = ("red", "blue")
 OPEN_M = 0.08

@@ -10,7 +10,7 @@ import numpy as np
 
 from data.features import Feature
 from hardware.action_spec import ActionGroup, ActionSpec
-from sim.env import MujocoTask, Observation, copy_model
+from sim.env import MujocoTask, copy_model
 from sim.planar import CONTROL_HZ, MAX_OFFSET, SUBSTEPS
 from sim.shifts import NO_SHIFTS, Shifts
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from sim.task import Observation
 
 CAMERAS = ("top",)
 GOAL_RADIUS = 0.03

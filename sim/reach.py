@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sim.env import Observation
+    from sim.task import Observation
 
 RADIUS_M = 0.01
 _CENTER = np.array([0.5, 0.0, 0.62])

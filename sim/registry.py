@@ -7,12 +7,13 @@ package.
 
 from __future__ import annotations
 
-import difflib
-import importlib
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
+
+from data.hints import did_you_mean
+from data.imports import ImportPathError, import_object
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,7 @@ def resolve(name: str) -> str:
     if ":" in name or name in gymnasium.registry:
         return name
     known = [*TASKS, *(entry.gym_id for entry in TASKS.values())]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known tasks: {', '.join(TASKS)}."
+    hint = did_you_mean(name, known, f"known tasks: {', '.join(TASKS)}.", most=3, likeness=0.5, quoted=False)
     raise UnknownTaskError(
         f"unknown task {name!r}; {hint} Your own task can be given as module:Class or as a Gymnasium id."
     )
@@ -96,12 +96,11 @@ def make(name: str, **options: Any) -> gymnasium.Env[Any, Any]:  # noqa: ANN401 
     target = resolve(name)
     if ":" not in target or target in gymnasium.registry:
         return gymnasium.make(target, **options)
-    module_name, _, attribute = target.partition(":")
     try:
-        factory = getattr(importlib.import_module(module_name), attribute)
-    except (ModuleNotFoundError, AttributeError) as error:
+        factory = import_object(target)
+    except ImportPathError as error:
         raise UnknownTaskError(
-            f"task {name!r} leads to {target!r}, which cannot be imported: {error}"
+            f"task {name!r} leads to {target!r}, which cannot be imported: {error.reason}"
         ) from error
     env: gymnasium.Env[Any, Any] = factory(**options)
     return env

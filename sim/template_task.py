@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sim.env import Observation
+    from sim.task import Observation
 
 
 class LiftAboveLine(ArmTask):

@@ -3,7 +3,6 @@
 Exit codes: 0 done, 1 failed (one line on standard error says why), 2 the command line is wrong, 130 Ctrl-C.
 """
 
-import difflib
 import importlib
 import logging
 import os
@@ -11,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from data.errors import StoreError
+from data.hints import did_you_mean
 from robot_rl.threads import limit_threads
 
 
@@ -34,7 +35,7 @@ COMMANDS = {
 }
 
 # What callers can cause. Anything else is our mistake and is shown with its traceback.
-EXPECTED_ERRORS = (ValueError, TypeError, OSError, ImportError, RuntimeError)
+EXPECTED_ERRORS = (ValueError, TypeError, OSError, ImportError, RuntimeError, StoreError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,8 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def unknown(kind: str, name: str, known: Sequence[str] | dict[str, _Command]) -> str:
     """One line that names an unknown word and the nearest known ones."""
-    near = difflib.get_close_matches(name, list(known), n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(known)}"
+    hint = did_you_mean(name, known, f"choose from {', '.join(known)}", most=2, likeness=0.5, quoted=False)
     return f"unknown {kind} {name!r}: {hint}"
 
 

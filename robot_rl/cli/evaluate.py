@@ -15,4 +15,6 @@ def run(words: list[str]) -> int:
         f"(95 % interval {low:.1%} to {high:.1%}), seeds {config.seeds.start} to {config.seeds.stop - 1}, "
         f"{result.wall_seconds:.1f} s with {result.workers} workers"
     )
+    if not config.held_out:
+        say("these seeds were perhaps trained on: this is no success rate on held-out seeds")
     return 0

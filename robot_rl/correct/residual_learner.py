@@ -6,7 +6,8 @@ computed when collected. From SAC (arXiv 1812.05905): actor and temperature.
 
 Deviations: at most one update per environment step instead of many; two critics unless more are asked for, so
 that the subset is all of them; the actor moves every second update; targets limited to the range that the
-task's reward can reach; replay of rollouts only, no demonstrations.
+task's reward can reach; replay of rollouts only, no demonstrations; an average of the actor's weights acts;
+corrections cost a little, since a sparse reward alone leaves them jittering where they do not matter.
 """
 
 from __future__ import annotations
@@ -23,6 +24,13 @@ from robot_rl.correct.inputs import base_actions
 from robot_rl.critics.ensemble import CriticEnsemble, track
 from robot_rl.learn.learner import Learner
 from robot_rl.learn.replay import Replay, Transitions
+from robot_rl.learn.state_tensors import (
+    below,
+    load_optimiser,
+    optimiser_tensors,
+    pack_generator,
+    unpack_generator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +57,10 @@ class ResidualLearnerConfig:
         temperature: Weight of the entropy at the start.
         target_entropy: Entropy that the temperature is tuned to, nats per corrected dimension.
         actor_every: Critic updates per actor update.
+        average_rate: Share by which the average of the actor's weights, which acts, follows each of its
+            updates; 1 acts with the newest weights.
+        residual_penalty: What the actor pays for the mean square of a full correction, per dimension, in
+            units of return. Corrections that change nothing for the critic then fade instead of jittering.
         return_range: Least and greatest discounted return of the task's reward.
         shuffle_rewards: Negative control: the rewards of this many successive episodes (a wave) are shuffled
             over all their steps, and every episode is learned from as if a time limit had cut it, since that
@@ -67,6 +79,8 @@ class ResidualLearnerConfig:
     temperature: float = 0.01
     target_entropy: float = -1.0
     actor_every: int = 2
+    average_rate: float = 0.01
+    residual_penalty: float = 0.01
     return_range: tuple[float, float] = (0.0, 1.0)
     shuffle_rewards: int = 0
     seed: int = 0
@@ -77,6 +91,11 @@ class ResidualLearnerConfig:
             raise ValueError(f"subset is {self.subset}; it must lie in 1 .. critics = {self.critics}.")
         if not 0 < self.gamma < 1:
             raise ValueError(f"gamma is {self.gamma}; it must lie between 0 and 1.")
+        if not 0 < self.average_rate <= 1 or not self.residual_penalty >= 0:
+            raise ValueError(
+                f"average_rate is {self.average_rate}, residual_penalty {self.residual_penalty}; "
+                "the first must lie in (0, 1], the second be at least 0."
+            )
         if self.n_step < 1 or self.batch < 1 or self.actor_every < 1:
             raise ValueError("n_step, batch and actor_every must be at least 1.")
         if self.shuffle_rewards < 0 or self.shuffle_rewards == 1:
@@ -112,11 +131,18 @@ class ResidualLearner(Learner):
         # Drawn from by `add` alone: a resumed learner is given all episodes anew and draws the same again.
         self._shuffle_rng = np.random.default_rng([config.seed, 1])
         self.actor = copy.deepcopy(network).to(device)
+        self._average = copy.deepcopy(self.actor).requires_grad_(False)
         inputs, actions = len(network.mean), len(network.scale)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             self.critic = CriticEnsemble(inputs, actions, config.critics, config.width).to(device)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
+        self._networks = {
+            "actor": self.actor,
+            "average": self._average,
+            "critic": self.critic,
+            "target": self.target,
+        }
         self._log_temperature = torch.tensor(np.log(config.temperature), dtype=torch.float32, device=device)
         self._log_temperature.requires_grad_(True)
         self._optimisers = {
@@ -175,6 +201,7 @@ class ResidualLearner(Learner):
             self._updates += 1
             if self._updates % self.config.actor_every == 0:
                 found |= self._update_actor(batch[0], batch[1])
+                track(self._average, self.actor, self.config.average_rate)
             track(self.target, self.critic, self.config.target_rate)
             for key, value in found.items():
                 total[key] = total.get(key, torch.zeros(())) + value.detach()
@@ -198,15 +225,18 @@ class ResidualLearner(Learner):
         )
 
     def _draw(self, x: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
-        """Corrected action in action units, and the log-density of the correction."""
+        """A correction in (-1, 1) drawn by the actor, and its log-density."""
         noise = torch.randn(base.shape, generator=self._generator, device=base.device)
-        residual, log_prob = self.actor.sample(x, base, noise)
-        return base + residual * self.actor.scale / self.actor.action_unit, log_prob
+        return self.actor.sample(x, base, noise)
+
+    def _corrected(self, base: Tensor, residual: Tensor) -> Tensor:
+        """Corrected action in action units."""
+        return base + residual * self.actor.scale / self.actor.action_unit
 
     def _update_critic(self, batch: tuple[Tensor, ...]) -> dict[str, Tensor]:
         x, _, action, next_x, next_base, reward, discount = batch
         with torch.no_grad():
-            next_action, _ = self._draw(next_x, next_base)
+            next_action = self._corrected(next_base, self._draw(next_x, next_base)[0])
             chosen = torch.from_numpy(self._rng.permutation(self.config.critics)[: self.config.subset])
             value = self.target(next_x, next_action)[chosen].amin(0)
             target = (reward + discount * value).clamp(*self.config.return_range)
@@ -217,9 +247,11 @@ class ResidualLearner(Learner):
 
     def _update_actor(self, x: Tensor, base: Tensor) -> dict[str, Tensor]:
         self.critic.requires_grad_(False)
-        action, log_prob = self._draw(x, base)
+        residual, log_prob = self._draw(x, base)
         temperature = self._log_temperature.exp()
-        loss = (temperature.detach() * log_prob - self.critic(x, action).mean(0)).mean()  # SAC eq. 9
+        value = self.critic(x, self._corrected(base, residual)).mean(0)
+        loss = (temperature.detach() * log_prob - value).mean()  # SAC eq. 9
+        loss = loss + self.config.residual_penalty * residual.square().sum(-1).mean()
         self._step("actor", loss)
         self.critic.requires_grad_(True)
         gap = log_prob.detach().mean() + self.config.target_entropy * self._free
@@ -233,19 +265,18 @@ class ResidualLearner(Learner):
         optimiser.step()
 
     def snapshot(self) -> dict[str, Tensor]:
-        """Copies of the actor's tensors."""
-        return {key: value.detach().clone() for key, value in self.actor.state_dict().items()}
+        """Copies of the averaged actor's tensors."""
+        return {key: value.detach().clone() for key, value in self._average.state_dict().items()}
 
     def state(self) -> dict[str, Tensor]:
         """Networks, optimisers, random generators and the count of updates, by name."""
         state = {"log_temperature": self._log_temperature.detach().clone()}
-        for name, module in (("actor", self.actor), ("critic", self.critic), ("target", self.target)):
+        for name, module in self._networks.items():
             state |= {f"{name}.{key}": value.detach().clone() for key, value in module.state_dict().items()}
         for name, optimiser in self._optimisers.items():
-            for index, values in optimiser.state_dict()["state"].items():
-                state |= {f"optimiser.{name}.{index}.{key}": value.clone() for key, value in values.items()}
+            state |= optimiser_tensors(optimiser, f"optimiser.{name}.")
         state["generator"] = self._generator.get_state()
-        state["numpy_generator"] = _pack(self._rng)
+        state["numpy_generator"] = pack_generator(self._rng)
         state["updates"] = torch.tensor(self._updates)
         return state
 
@@ -257,37 +288,12 @@ class ResidualLearner(Learner):
             raise ValueError(
                 f"The learner's state lacks {sorted(missing)[:5]}; it belongs to another configuration."
             )
-        for name, module in (("actor", self.actor), ("critic", self.critic), ("target", self.target)):
-            module.load_state_dict(_below(state, f"{name}."))
+        for name, module in self._networks.items():
+            module.load_state_dict(below(state, f"{name}."))
         for name, optimiser in self._optimisers.items():
-            saved = optimiser.state_dict()
-            entries: dict[int, dict[str, Tensor]] = {}
-            for key, value in _below(state, f"optimiser.{name}.").items():
-                index, field = key.split(".")
-                entries.setdefault(int(index), {})[field] = value.clone()
-            optimiser.load_state_dict({**saved, "state": entries})
+            load_optimiser(optimiser, state, f"optimiser.{name}.")
         with torch.no_grad():
             self._log_temperature.copy_(state["log_temperature"])
         self._generator.set_state(state["generator"])
-        _unpack(self._rng, state["numpy_generator"])
+        unpack_generator(self._rng, state["numpy_generator"])
         self._updates = int(state["updates"])
-
-
-def _below(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-
-
-def _pack(generator: np.random.Generator) -> Tensor:
-    """PCG64's state as eight 32-bit words each for state and increment, then the spare half word."""
-    state = generator.bit_generator.state
-    words = [(state["state"][name] >> (32 * i)) & 0xFFFFFFFF for name in ("state", "inc") for i in range(4)]
-    return torch.tensor([*words, state["has_uint32"], state["uinteger"]], dtype=torch.int64)
-
-
-def _unpack(generator: np.random.Generator, packed: Tensor) -> None:
-    words = [int(word) for word in packed]
-    whole = [sum(word << (32 * i) for i, word in enumerate(words[start : start + 4])) for start in (0, 4)]
-    state = dict(generator.bit_generator.state)
-    state["state"] = {"state": whole[0], "inc": whole[1]}
-    state["has_uint32"], state["uinteger"] = words[8], words[9]
-    generator.bit_generator.state = state

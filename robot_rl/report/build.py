@@ -113,7 +113,7 @@ def _film(page: Page, material: Material) -> None:
         return
     pair = _shown_pair(material)
     page.section("The same seed, before and after", f"Seed {pair[0].seed}, twice as fast as on a robot.")
-    options = from_dict(EvaluateConfig, material.evaluation()).task_options
+    options = from_dict(EvaluateConfig, material.evaluation()).task_arguments
     try:
         left, right = render([replay_of(episode, material.task, options, every=2) for episode in pair])
     except RenderingError as error:

@@ -68,10 +68,11 @@ def replay_frames(replay: Replay) -> list[Frame]:
         RenderingError: if the replay ends otherwise than recorded.
     """
     import sim
+    from sim.task import task_of
 
     env = sim.make(replay.task, **replay.options)
-    task: Any = env.unwrapped
-    camera = replay.camera or _usual_camera(task.model if hasattr(task, "model") else None)
+    task = task_of(env, "picture")
+    camera = replay.camera or _usual_camera(getattr(task, "model", None))
 
     def picture() -> Frame:
         return np.asarray(task.picture(camera, *replay.size), np.uint8)

@@ -1,6 +1,6 @@
 """One cell of a study: computed in a process of its own, kept as one small JSON file."""
 
-import importlib
+import dataclasses
 import json
 import os
 import resource
@@ -8,12 +8,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from data.config import from_dict, to_dict
+from data.imports import ImportPathError, import_object
 from data.manifest import atomic_write_json
 from robot_rl.provenance import git_revision, versions
 from robot_rl.study.plan import Cell, StudyError
@@ -119,13 +120,43 @@ def compute(cell: Cell, results: Path, scratch: Path) -> Path:
     return file
 
 
+def configured_by[Function: Callable[..., Any]](configuration: str) -> Callable[[Function], Function]:
+    """Mark a cell function that refines.
+
+    Args:
+        configuration: ``module:name`` of the dataclass whose ``env_steps`` holds unless a parameter says
+            otherwise; by its name, so that a study can be read without importing what computes it.
+    """
+
+    def mark(function: Function) -> Function:
+        function.__dict__["configuration"] = configuration
+        return function
+
+    return mark
+
+
+def learning_steps(cell: Cell) -> float:
+    """Environment steps that a cell learns from: as its parameters say, or its configuration's default.
+
+    Raises:
+        StudyError: if the method's function is missing.
+    """
+    if "env_steps" in cell.parameters:
+        return float(cell.parameters["env_steps"])
+    configuration = getattr(_function(cell.run), "configuration", None)
+    if configuration is None:
+        return 0.0
+    defaults = {one.name: one.default for one in dataclasses.fields(import_object(configuration))}
+    steps: Any = defaults["env_steps"]
+    return float(steps)
+
+
 def _function(reference: str) -> CellFunction:
-    module, _, name = reference.partition(":")
     try:
-        found: CellFunction = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+        found: CellFunction = import_object(reference)
+    except ImportPathError as error:
         raise StudyError(
-            f"run is {reference!r}, which cannot be imported ({error}): give module:function"
+            f"run is {reference!r}, which cannot be imported ({error.reason}): give module:function"
         ) from error
     return found
 

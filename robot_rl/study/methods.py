@@ -5,16 +5,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from data.config import from_dict
+from data.config import from_dict, to_dict
 from robot_rl.evaluate import EvaluateConfig, evaluate
+from robot_rl.study.cell import configured_by
 from robot_rl.study.plan import Cell, StudyError
+from robot_rl.task_settings import read_settings
 
 
 def base(cell: Cell, out: Path) -> Mapping[str, Any]:  # noqa: ARG001 - nothing is kept between attempts
-    """The frozen base alone; parameter ``policy`` is its folder."""
+    """The frozen base alone; parameters are ``policy``, its folder, and ``device``."""
     return _evaluation(cell, None)
 
 
+@configured_by("robot_rl.refine:RefineConfig")
 def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
     """A residual corrector on the base in ``policy``; other parameters go to ``RefineConfig``."""
     from robot_rl.refine import RefineConfig, refine
@@ -26,7 +29,7 @@ def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
     place = {
         "out": str(out / "refined"),
         "task": cell.task,
-        "task_options": cell.options,
+        **to_dict(read_settings(cell.options)),
         "seed": cell.seed,
         "resume": (out / "refined" / "config.json").exists(),
     }
@@ -43,10 +46,11 @@ def _evaluation(cell: Cell, refiner: Path | None) -> Mapping[str, Any]:
         policy=Path(policy),
         refiner=refiner,
         task=cell.task,
-        options=cell.options,
+        **read_settings(cell.options).task_settings,
         episodes=cell.episodes,
         seed=cell.first_seed,
         workers=1,
+        device=cell.parameters.get("device", "cpu"),
     )
     result = evaluate(config).to_json()
     return {"episodes": result["episodes"], "base_hash": result["base_hash"]}

@@ -19,11 +19,14 @@ from robot_rl.collect import collect
 from robot_rl.demo import DemoConfig, collection, evaluation, refinement, training
 from robot_rl.evaluate import EvaluateConfig, evaluate
 from robot_rl.parts import save_refiner
-from robot_rl.refine import TRAINING_SEEDS, RefineConfig, refine
+from robot_rl.refine import RefineConfig, refine
 from robot_rl.refiner import Refiner
+from robot_rl.seeds import TRAINING_SEEDS
+from robot_rl.study.cell import configured_by
 from robot_rl.study.constant_offset import ConstantOffset
 from robot_rl.study.plan import StudyError
 from robot_rl.study.spiral_search import SpiralConfig, SpiralSearch
+from robot_rl.task_settings import read_settings
 from robot_rl.train import train
 
 if TYPE_CHECKING:
@@ -33,10 +36,8 @@ if TYPE_CHECKING:
     from robot_rl.correct.corrector import Corrector
     from robot_rl.study.plan import Cell
 
-OWN = ("out", "task", "seed", "episodes", "workers", "video", "task_options", "resume")
+OWN = ("out", "task", "seed", "episodes", "workers", "video", "options", "shifts", "cameras", "resume")
 """Fields that the cell itself determines."""
-REFINING_CORES = 2
-"""Kept busy by a refinement's collector and learner; the other stages of its cell may use them too."""
 
 
 def base(cell: Cell, out: Path) -> Mapping[str, Any]:
@@ -46,9 +47,10 @@ def base(cell: Cell, out: Path) -> Mapping[str, Any]:
     return _outcome(cell, config, _build_base(config), None)
 
 
+@configured_by("robot_rl.demo:DemoConfig")
 def refined(cell: Cell, out: Path) -> Mapping[str, Any]:
     """The base refined as in the demo; further parameters go over the fields of `RefineConfig`."""
-    config, rest = _configure(cell, out, REFINING_CORES)
+    config, rest = _configure(cell, out)
     _refuse(rest, [field.name for field in dataclasses.fields(RefineConfig)])
     policy = _build_base(config)
     settings = to_dict(refinement(config, policy, config.out / "refined"))
@@ -97,9 +99,10 @@ def constant(cell: Cell, out: Path) -> Mapping[str, Any]:
             policy=policy,
             refiner=refiner,
             task=cell.task,
-            options=cell.options,
+            **read_settings(cell.options).task_settings,
             episodes=grid.trials,
             seed=TRAINING_SEEDS + 1_000_000 * cell.seed,
+            seen_seeds=True,
             workers=config.workers,
         )
         rates.append(_once(place / "trial.json", trial)["success_rate"])
@@ -108,15 +111,15 @@ def constant(cell: Cell, out: Path) -> Mapping[str, Any]:
     return {**found, "offset_m": str(list(grid.offsets[best])), "trial_success_rate": rates[best]}
 
 
-def _configure(cell: Cell, out: Path, workers: int = 1) -> tuple[DemoConfig, dict[str, Any]]:
+def _configure(cell: Cell, out: Path) -> tuple[DemoConfig, dict[str, Any]]:
     """The demo's configuration, and the parameters that are none of its fields."""
     if own := sorted(set(cell.parameters) & set(OWN)):
         raise StudyError(f"parameters {own} follow from the study itself: remove them from the file")
     fields = {field.name for field in dataclasses.fields(DemoConfig)}
     chosen = {name: value for name, value in cell.parameters.items() if name in fields}
     rest = {name: value for name, value in cell.parameters.items() if name not in fields}
-    place = {"out": str(out), "task": cell.task, "task_options": cell.options, "seed": cell.seed}
-    settings = {**chosen, **place, "episodes": cell.episodes, "workers": workers}
+    place = {"out": str(out), "task": cell.task, "seed": cell.seed, **to_dict(read_settings(cell.options))}
+    settings = {**chosen, **place, "episodes": cell.episodes, "workers": 1}
     return from_dict(DemoConfig, settings), rest
 
 

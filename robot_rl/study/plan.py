@@ -37,6 +37,8 @@ from typing import Any
 
 from data.config import from_dict, to_dict
 from robot_rl.provenance import config_hash
+from robot_rl.seeds import check_episodes, trained_on
+from robot_rl.task_settings import read_settings
 
 TIERS = {1: (3, 300), 2: (1, 100)}
 """Least training seeds and episodes of each tier."""
@@ -68,6 +70,11 @@ class TaskEntry:
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    """of its constructor; ``shifts`` is a table of `sim.shifts.Shifts`, ``cameras`` a list of names"""
+
+    def __post_init__(self) -> None:
+        """Check the options' types before anything is computed."""
+        read_settings(self.options)
 
 
 @dataclass(frozen=True)
@@ -122,6 +129,7 @@ class Study:
             raise StudyError(
                 f"tier {self.tier} needs {episodes} episodes per arm, the file gives {self.episodes}"
             )
+        _check_episodes(self)
         if self.tier == 1 and not any(arm.control for arm in self.arms):
             raise StudyError("tier 1 needs a control: add an arm with control = true, or make it tier 2")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.name):
@@ -186,6 +194,19 @@ def read_study(file: Path) -> Study:
     except ValueError as error:
         raise StudyError(f"{file} is not {file.suffix.removeprefix('.') or 'TOML'}: {error}") from error
     return from_dict(Study, content)
+
+
+def _check_episodes(study: Study) -> None:
+    try:
+        check_episodes(study.episodes)
+    except ValueError as error:
+        raise StudyError(str(error)) from error
+    if study.first_seed < 0:
+        raise StudyError(f"first_seed is {study.first_seed}, allowed is 0 or more")
+    if used := trained_on(range(study.first_seed, study.first_seed + study.episodes)):
+        raise StudyError(
+            f"first_seed is {study.first_seed}, but {used}: choose a lower one, so that seeds are held out"
+        )
 
 
 def _refuse_shared_files(study: Study) -> None:

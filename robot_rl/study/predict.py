@@ -5,10 +5,10 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from robot_rl.study.cell import read_cell
+from robot_rl.study.cell import learning_steps, read_cell
 from robot_rl.study.plan import Cell, Method, Study, StudyError, cells
+from robot_rl.task_settings import read_settings
 
 # Network inference and learning beside the simulation; measured on the demo, where a step of refinement costs
 # about five times the bare simulation.
@@ -70,7 +70,7 @@ def _cell_seconds(cell: Cell, method: Method, study: Study, speeds: dict[str, fl
     if method.core_minutes is not None:
         return 60 * method.core_minutes, "core_minutes in the file"
     speed, longest = _speed(cell, speeds)
-    training = float(cell.parameters.get("env_steps", 0))
+    training = learning_steps(cell)
     seconds = (LEARNING_FACTOR * training + 2 * cell.episodes * longest) / speed
     return seconds, f"{speed:.0f} simulation steps/s measured here"
 
@@ -82,9 +82,10 @@ def _like(cell: Cell, study: Study) -> Sequence[Cell]:
 def _speed(cell: Cell, known: dict[str, float]) -> tuple[float, int]:
     """Control steps per second of a task, and the most steps of an episode."""
     import sim
+    from sim.task import task_of
 
-    env = sim.make(cell.task, **cell.options)
-    task: Any = env.unwrapped
+    env = sim.make(cell.task, **read_settings(cell.options).task_arguments)
+    task = task_of(env, "max_steps")
     if cell.task not in known:
         env.reset(seed=0)
         env.action_space.seed(0)

@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from data.config import to_dict
+from data.lock import FileLock
 from robot_rl.parallel import cores
 from robot_rl.progress import Stage, stage
 from robot_rl.study.cell import path_of, read_cell
-from robot_rl.study.plan import Cell, Study, cells
+from robot_rl.study.plan import Cell, Study, StudyError, cells
 from robot_rl.study.predict import check_budget, predict
 
 logger = logging.getLogger(__name__)
@@ -59,12 +61,30 @@ def run_study(study: Study, *, minutes: float, budget: float | None = None, work
         workers: cores to use; 0 is all.
 
     Raises:
-        StudyError: if the prediction is above the budget; nothing was started.
+        StudyError: if the prediction is above the budget, or another process runs the study; nothing was
+            started.
     """
     if not minutes > 0:
         raise ValueError(f"minutes is {minutes}, allowed is more than 0")
     if workers < 0:
         raise ValueError(f"workers is {workers}, allowed is 0 (one per core) or more")
+    with _alone(study):
+        return _run(study, minutes, budget, workers)
+
+
+@contextlib.contextmanager
+def _alone(study: Study) -> Iterator[None]:
+    """Keep other runs of the same study away: two would compute each cell twice, in one folder."""
+    folder = study.scratch / study.name
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder)
+    if not lock.acquire():
+        raise StudyError(f"another process runs the study in {folder}: wait until it ends, or stop it")
+    with lock:
+        yield
+
+
+def _run(study: Study, minutes: float, budget: float | None, workers: int) -> Summary:
     prediction = predict(study)
     check_budget(prediction, study.budget_core_hours if budget is None else budget)
     if prediction.cells:

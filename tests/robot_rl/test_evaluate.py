@@ -66,6 +66,14 @@ def test_recorded_episodes_are_those_that_were_counted(config, alone, tmp_path):
         np.testing.assert_array_equal(twin.action, episode.action)
 
 
+def test_a_store_that_holds_a_seed_already_is_refused_before_the_first_episode(config, tmp_path):
+    kept = dataclasses.replace(config, episodes=1, record=(5,), record_to=tmp_path / "episodes")
+    evaluate(kept)
+    with pytest.raises(ValueError, match="holds toy-5-0 already: give another folder"):
+        evaluate(dataclasses.replace(kept, policy=tmp_path / "is never loaded"))
+    assert EpisodeStore(tmp_path / "episodes").damages() == {}
+
+
 def test_waves_with_fewer_than_all_seeds_to_record_are_left_out(config):
     chosen = dataclasses.replace(config, record=(7,), record_to=config.policy)
     assert [wave.seeds for wave in split_waves(chosen) if wave.record] == [(5, 6, 7, 8)]
@@ -76,6 +84,11 @@ def test_waves_with_fewer_than_all_seeds_to_record_are_left_out(config):
     ("changes", "message"),
     [
         ({"episodes": 0}, "episodes is 0"),
+        ({"episodes": 10**9, "record": ()}, "allowed is 1 to 1,000,000"),
+        ({"batch": 10**9}, "batch is 1000000000, allowed is 1 to 1024"),
+        ({"seed": 1_000_000_000}, "refinement uses seeds from 1,000,000,000"),
+        ({"seed": 999_999_990}, "refinement uses.*--seen-seeds"),
+        ({"seed": 499_999_990}, "demonstrations use seeds from 500,000,000"),
         ({"gain": 1.5}, "gain is 1.5"),
         ({"record": (4,)}, "allowed are 5 to 25"),
         ({"record": (5,)}, "--record-to"),
@@ -86,10 +99,15 @@ def test_impossible_settings_are_refused_with_the_allowed_values(config, changes
         dataclasses.replace(config, **changes)
 
 
+def test_seeds_of_training_can_be_measured_when_asked_for_and_count_as_seen(config):
+    seen = dataclasses.replace(config, seed=1_000_000_000, seen_seeds=True)
+    assert (config.held_out, seen.held_out) == (True, False)
+
+
 def test_a_task_is_told_of_shifts_only_when_there_are_any(config):
-    assert config.task_options == {}
+    assert config.task_arguments == {}
     shifted = dataclasses.replace(config, options={"limit": 3}, shifts=Shifts(servo_bias_m=(0.002, 0.0, 0.0)))
-    assert shifted.task_options == {"limit": 3, "shifts": shifted.shifts}
+    assert shifted.task_arguments == {"limit": 3, "shifts": shifted.shifts}
     assert from_dict(EvaluateConfig, to_dict(shifted)) == shifted
 
 

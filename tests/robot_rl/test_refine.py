@@ -11,6 +11,7 @@ import torch
 
 import sim
 from data.statistics import compute_statistics
+from hardware.action_spec import ActionGroup, ActionSpec
 from policies import checkpoint
 from policies.flow import FlowPolicy
 from policies.flow_config import FlowConfig
@@ -124,6 +125,20 @@ def test_untrained_the_residual_repeats_the_base_bit_equal_on_20_seeds(base: Pat
             np.testing.assert_array_equal(one.action, other.action)
             for key, value in one.observations.items():
                 np.testing.assert_array_equal(value, other.observations[key])
+
+
+def test_a_correction_can_cancel_a_delta_and_spans_half_the_range_of_a_target() -> None:
+    """Base actions of 1 .. 3: as deltas they reach 3, as targets half of 2, and the gripper stays alone."""
+    spec = ActionSpec(
+        (
+            ActionGroup("arm", 1, "delta", "position", "base", unit="m", low=-4, high=4),
+            ActionGroup("torso", 1, "absolute", "joint", "base", unit="rad", low=-4, high=4),
+            ActionGroup("hand", 1, "absolute", "gripper", unit="m", low=-4, high=4),
+        ),
+        20.0,
+    )
+    actions = np.linspace(1, 3, 10_001)[:, None] * np.array([-1.0, 1.0, 1.0])
+    np.testing.assert_allclose(refining.reach(actions, spec), [2.98, 0.98, 0.0], atol=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [{"updates_per_step": 2.0}, {"warmup_steps": 500}, {"scale_fraction": 0.0}])

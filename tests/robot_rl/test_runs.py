@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import shutil
 
 import pytest
 
@@ -87,6 +88,23 @@ def test_an_interrupted_checkpoint_is_never_seen(tmp_path):
     save(run, 2, "whole")
     assert (run.checkpoints()[-1].path / "weights.txt").read_text() == "whole"
     run.close()
+
+
+@pytest.mark.parametrize("harm", ["swap", "cut", "remove"])
+def test_a_checkpoint_whose_files_were_changed_is_not_gone_on_with(tmp_path, harm):
+    with RunDirectory.create(tmp_path / "run", Config()) as run:
+        save(run, 1, "first")
+        save(run, 2, "second")
+    file = run.checkpoints()[-1].path / "weights.txt"
+    if harm == "remove":
+        file.unlink()
+    else:
+        file.write_text({"swap": "of another run", "cut": "sec"}[harm])
+    with pytest.raises(RunError, match=r"weights\.txt (was changed|is missing) since it was .*or remove"):
+        RunDirectory.create(tmp_path / "run", Config(), resume=True)
+    shutil.rmtree(file.parent)
+    with RunDirectory.create(tmp_path / "run", Config(), resume=True) as run:
+        assert run.resumed.step == 1
 
 
 def test_only_the_newest_checkpoints_stay(tmp_path):

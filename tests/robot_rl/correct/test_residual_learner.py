@@ -1,5 +1,7 @@
 """The learner: exact state, the critic scores executed actions, and it learns what is there to learn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -99,6 +101,32 @@ def test_learns_to_push_towards_success(episodes) -> None:
     assert refined[0].success
 
 
+def test_the_average_that_acts_follows_the_actor_by_its_rate(episodes) -> None:
+    learner = _learner(replace(SMALL, actor_every=1, average_rate=0.25))
+    learner.add(episodes)
+    before = learner.snapshot()["head.bias"]
+    learner.update(1)
+    expected = before + 0.25 * (learner.actor.head.bias.detach() - before)
+    torch.testing.assert_close(learner.snapshot()["head.bias"], expected)
+    assert not torch.equal(learner.actor.head.bias, expected)
+
+
+def test_corrections_that_the_critic_does_not_care_for_fade(episodes) -> None:
+    """A critic of zeros: only the penalty is left to tell large corrections from small ones."""
+    sizes = []
+    for penalty in (0.0, 1.0):
+        learner = _learner(replace(SMALL, residual_penalty=penalty, temperature=1e-9, learning_rate=1e-2))
+        learner.add(episodes)
+        with torch.no_grad():
+            learner.critic.last.zero_()
+            learner.actor.head.bias.copy_(torch.tensor([1.0, -1.0, 0.0, 0.0]))
+        batch = learner._tensors(learner._replay.sample(64, np.random.default_rng(0)))
+        for _ in range(100):
+            learner._update_actor(batch[0], batch[1])
+        sizes.append(float(torch.tanh(learner.actor(batch[0], batch[1])[0]).abs().mean().detach()))
+    assert sizes[1] < 0.5 * sizes[0]
+
+
 def test_targets_stay_within_the_range_of_returns(episodes) -> None:
     learner = _learner()
     learner.add(episodes)
@@ -107,7 +135,16 @@ def test_targets_stay_within_the_range_of_returns(episodes) -> None:
     assert learner.update(1)["target"] <= 1.0
 
 
-@pytest.mark.parametrize("wrong", [{"subset": 3, "critics": 2}, {"gamma": 1.0}, {"n_step": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"subset": 3, "critics": 2},
+        {"gamma": 1.0},
+        {"n_step": 0},
+        {"average_rate": 0.0},
+        {"residual_penalty": -0.1},
+    ],
+)
 def test_senseless_settings_are_refused(wrong) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         ResidualLearnerConfig(**wrong)

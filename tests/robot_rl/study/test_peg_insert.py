@@ -7,8 +7,8 @@ from policies.checkpoint import load
 from robot_rl.correct.residual_learner import ResidualLearnerConfig
 from robot_rl.demo import DemoConfig
 from robot_rl.parts import load_refiner, save_refiner
-from robot_rl.refine import TRAINING_SEEDS
 from robot_rl.refiner import Refiner
+from robot_rl.seeds import TRAINING_SEEDS
 from robot_rl.study import peg_insert
 from robot_rl.study.constant_offset import ConstantOffset
 from robot_rl.study.plan import Cell, StudyError, cells, read_study
@@ -48,7 +48,6 @@ def test_the_refinement_is_the_demos_with_the_parameters_over_it(tmp_path, monke
         return config.out
 
     monkeypatch.setattr(peg_insert, "refine", refine)
-    monkeypatch.setattr(peg_insert, "REFINING_CORES", 1)
     zeroed = ["observation.state"]
     extra = {"env_steps": 1000, "warmup_steps": 100, "zeroed": zeroed, "learner": {"shuffle_rewards": 8}}
     found = peg_insert.refined(cell({**ON_TOY, **extra}), tmp_path)

@@ -5,6 +5,9 @@ import signal
 
 import pytest
 
+from data.lock import FileLock
+from robot_rl.demo import DemoConfig
+from robot_rl.refine import RefineConfig
 from robot_rl.study import predict as predicting
 from robot_rl.study import table
 from robot_rl.study.cell import Finished, compute, path_of, read_cell
@@ -92,8 +95,18 @@ def test_a_study_above_its_budget_starts_nothing(tmp_path):
     expensive = Method("m", f"{TOYS}:coin", {"share": 0.5}, core_minutes=200.0)
     with pytest.raises(StudyError, match=r"2 cells would take 6\.7 core-hours \(m from core_minutes"):
         run_study(study(tmp_path, methods=(expensive,)), minutes=1)
-    assert not (tmp_path / "scratch").exists()
+    assert not list((tmp_path / "scratch" / "toy").iterdir())
     check_budget(predict(study(tmp_path, methods=(expensive,))), budget=7.0)
+
+
+def test_two_runs_of_a_study_at_once_are_refused(tmp_path):
+    made = study(tmp_path)
+    (tmp_path / "scratch" / "toy").mkdir(parents=True)
+    with FileLock(tmp_path / "scratch" / "toy") as other:
+        assert other.acquire()
+        with pytest.raises(StudyError, match="another process runs the study in"):
+            run_study(made, minutes=1)
+    assert not (tmp_path / "results").exists()
 
 
 def test_the_cost_is_predicted_from_finished_cells_before_anything_else(tmp_path):
@@ -112,6 +125,23 @@ def test_an_unknown_cost_is_predicted_from_the_speed_of_the_task(tmp_path, monke
     found = predict(study(tmp_path, methods=(method,), arms=(Arm("a"),)))
     # 5 x 3600 learning steps and 2 x 100 episodes x 12 steps at 100 steps/s
     assert found.core_hours == pytest.approx((5 * 3600 + 2 * 100 * 12) / 100 / 3600)
+
+
+@pytest.mark.parametrize(
+    ("run", "parameters", "steps"),
+    [
+        ("robot_rl.study.methods:residual", {}, RefineConfig.env_steps),
+        ("robot_rl.study.peg_insert:refined", {}, DemoConfig.env_steps),
+        ("robot_rl.study.peg_insert:refined", {"env_steps": 5000}, 5000),
+        ("robot_rl.study.peg_insert:base", {}, 0),
+    ],
+)
+def test_a_cell_that_leaves_its_learning_steps_out_is_predicted_with_the_default(
+    tmp_path, monkeypatch, run, parameters, steps
+):
+    monkeypatch.setattr(predicting, "_speed", lambda cell, known: (100.0, 12))
+    found = predict(study(tmp_path, methods=(Method("m", run, parameters),), arms=(Arm("a"),)))
+    assert found.core_hours == pytest.approx((5 * steps + 2 * 100 * 12) / 100 / 3600)
 
 
 def test_the_speed_of_a_task_is_measured(tmp_path):
@@ -207,7 +237,7 @@ def test_a_cell_with_too_few_episodes_is_not_believed(tmp_path):
 def test_senseless_limits_start_nothing(tmp_path, wrong):
     with pytest.raises(ValueError, match=r"nan|workers is -1"):
         run_study(study(tmp_path), **wrong)
-    assert not (tmp_path / "scratch").exists()
+    assert not list((tmp_path / "scratch" / "toy").iterdir())
 
 
 def test_names_that_differ_in_punctuation_alone_are_refused(tmp_path):

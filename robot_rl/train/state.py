@@ -11,11 +11,10 @@ import torch
 from data.manifest import atomic_write_bytes
 from policies.checkpoint import read_tensors
 from policies.flow import FlowPolicy
+from robot_rl.learn.state_tensors import below, load_optimiser, optimiser_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from torch import Tensor
 
 
 _FILE = "trainer.safetensors"
@@ -55,8 +54,7 @@ class TrainState:
         tensors = {"generator": self.generator.get_state(), "step": torch.tensor(self.step)}
         tensors |= {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
         tensors |= {f"average.{name}": value for name, value in self.average.state_dict().items()}
-        for index, entries in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{name}": value for name, value in entries.items()}
+        tensors |= optimiser_tensors(self.optimizer, "optimizer.")
         plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         atomic_write_bytes(folder / _FILE, safetensors.torch.save(plain))
 
@@ -70,19 +68,6 @@ class TrainState:
         tensors = read_tensors(folder / _FILE)
         self.generator.set_state(tensors.pop("generator"))
         self.step = int(tensors.pop("step"))
-        self.policy.load_state_dict(_below("policy", tensors))
-        self.average.load_state_dict(_below("average", tensors))
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in _below("optimizer", tensors).items():
-            index, entry = name.split(".", 1)
-            state.setdefault(int(index), {})[entry] = value
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
-
-
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(f"{prefix}."): value
-        for name, value in tensors.items()
-        if name.startswith(f"{prefix}.")
-    }
+        self.policy.load_state_dict(below(tensors, "policy."))
+        self.average.load_state_dict(below(tensors, "average."))
+        load_optimiser(self.optimizer, tensors, "optimizer.")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from robot_rl.heldout import HeldOutError
+    from robot_rl.train.heldout import HeldOutError
 
 
 def write_report(

@@ -14,7 +14,7 @@ from policies.request import ChunkRequest
 
 if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
-    from robot_rl.windows import TensorWindows
+    from robot_rl.train.windows import TensorWindows
 
 _BATCH = 256
 

@@ -19,9 +19,9 @@ from data.store import EpisodeStore
 from hardware.action_spec import ActionGroup, ActionSpec
 from policies.checkpoint import load, read_header
 from policies.flow_config import FlowConfig
-from robot_rl.demonstrations import Selection, read_demonstrations
 from robot_rl.runs import RunError
-from robot_rl.train import TrainConfig, learning_rate, train
+from robot_rl.train.cloning import TrainConfig, learning_rate, train
+from robot_rl.train.demonstrations import Selection, read_demonstrations
 
 SPEC = ActionSpec(
     (ActionGroup("arm", 2, "delta", "position", "base", unit="m", low=(-0.05,), high=(0.05,)),), 20.0
@@ -116,11 +116,11 @@ def test_killed_training_resumes_to_the_same_policy_to_the_bit(demos, tmp_path) 
     whole = train(config(demos, tmp_path / "whole"))
     script = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from tests.robot_rl.test_train import config, train\n"
+        "from tests.robot_rl.train.test_cloning import config, train\n"
         "stop = lambda done, total: os.kill(os.getpid(), signal.SIGKILL) if done == 17 else None\n"
         "train(config(Path(sys.argv[1]), Path(sys.argv[2])), progress=stop)\n"
     )
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     command = [sys.executable, "-c", script, str(demos), str(tmp_path / "killed")]
     done = subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, check=False)
     assert done.returncode == -signal.SIGKILL

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from data.windows import Trajectory
-from robot_rl.windows import TensorWindows, split
+from robot_rl.train.windows import TensorWindows, split
 
 
 def trajectory(

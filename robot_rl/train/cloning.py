@@ -18,13 +18,13 @@ from data.statistics import compute_statistics
 from policies import checkpoint
 from policies.flow import FlowPolicy
 from policies.flow_config import TASK, FlowConfig
-from robot_rl.demonstrations import Demonstrations, Selection, read_demonstrations
-from robot_rl.heldout import HeldOutError, held_out_error
 from robot_rl.progress import stage
 from robot_rl.runs import RunDirectory
-from robot_rl.train_report import write_report
-from robot_rl.train_state import TrainState
-from robot_rl.windows import End, TensorWindows, split
+from robot_rl.train.demonstrations import Demonstrations, Selection, read_demonstrations
+from robot_rl.train.heldout import HeldOutError, held_out_error
+from robot_rl.train.report import write_report
+from robot_rl.train.state import TrainState
+from robot_rl.train.windows import End, TensorWindows, split
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
