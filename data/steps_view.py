@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
+
+from data.hints import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,8 +33,7 @@ def at_steps(episode: Episode, keys: Iterable[str] | None = None) -> dict[str, N
 
 def _at_steps(episode: Episode, key: str) -> NDArray[Any]:
     if key not in episode.streams:
-        near = get_close_matches(key, episode.streams, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {sorted(episode.streams)}."
+        hint = did_you_mean(key, episode.streams, f"it has {sorted(episode.streams)}.")
         raise KeyError(f"Episode {episode.id} has no stream {key!r}; {hint}")
     stream = episode.streams[key]
     early = int((stream.latest_before(episode.monotonic_time) < 0).sum())

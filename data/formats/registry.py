@@ -8,17 +8,17 @@ or with an entry point in the group ``robot_rl.formats``.
 from __future__ import annotations
 
 import abc
-import importlib
 import importlib.metadata
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from data.errors import DatasetError
 from data.features import Feature
+from data.hints import did_you_mean
+from data.imports import ImportPathError, import_object
 from data.records import Episode
 
 if TYPE_CHECKING:
@@ -154,15 +154,13 @@ def load(reference: str) -> Format:
             `Format`.
     """
     path = FORMATS.get(reference) or _entry_points().get(reference, reference)
-    module_name, separator, class_name = path.partition(":")
-    if not separator:
-        near = get_close_matches(reference, names(), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names())}."
+    if ":" not in path:
+        hint = did_you_mean(reference, names(), f"known: {', '.join(names())}.")
         raise ValueError(f"No format is called {reference!r}; {hint} Or give module:Class.")
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"Format {path!r} cannot be imported: {error}.") from error
+        found = import_object(path)
+    except ImportPathError as error:
+        raise ValueError(f"Format {path!r} cannot be imported: {error.reason}.") from error
     if not (isinstance(found, type) and issubclass(found, Format)):
         raise ValueError(f"{path!r} is no subclass of data.formats.registry.Format.")  # noqa: TRY004 - the caller's text is wrong, not its type
     made: Format = found()

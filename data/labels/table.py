@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from types import MappingProxyType
+
+from data.hints import did_you_mean
 
 
 class Region(StrEnum):
@@ -265,7 +266,6 @@ def find_rule(name: str | Rule) -> Rule:
     wanted = name.lower().replace("_", "-")
     wanted = _ALIASES.get(wanted, wanted)
     if wanted not in TABLE:
-        near = get_close_matches(wanted, TABLE, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise KeyError(f"There is no labelling rule {name!r}; known: {', '.join(TABLE)}.{hint}")
+        known = f"known: {', '.join(TABLE)}"
+        raise KeyError(f"There is no labelling rule {name!r}; {did_you_mean(wanted, TABLE, known)}")
     return TABLE[wanted]
