@@ -159,7 +159,7 @@ def test_a_rule_of_your_own_takes_the_place_of_a_name():
 
 def test_names_are_found_in_the_forms_people_type_and_a_typo_is_answered_with_the_nearest():
     assert find_rule("RLPD") is find_rule("hil_serl") is TABLE["hil-serl"]
-    with pytest.raises(KeyError, match="Did you mean 'conrft'"):
+    with pytest.raises(KeyError, match="did you mean 'conrft'"):
         find_rule("conrf")
 
 
