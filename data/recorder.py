@@ -79,8 +79,7 @@ class Recorder:
         self._codec = pictures or PictureCodec()
         self._durable = durable
         self._open = True
-        self._flushed = self._samples = self._segments = 0
-        self._pending_events = 0
+        self._flushed = self._segments = self._samples = self._others = 0
         self._pictures: dict[str, PictureWriter] = {}
         self._stamps: dict[str, float] = {}
         self._repeated: dict[str, int] = {}
@@ -132,6 +131,7 @@ class Recorder:
         """Add a plan; it is on disk after the next flush."""
         self._needs_open()
         self._builder.add_chunk(chunk)
+        self._others += 1
 
     def stream(self, key: str, time: float, wall_time: float, value: ArrayLike) -> None:
         """Add one sample of a sensor that has a rate of its own; see `EpisodeBuilder.stream`.
@@ -159,7 +159,7 @@ class Recorder:
         """
         self._needs_open()
         self._builder.event(event)
-        self._pending_events += 1
+        self._others += 1
         self.flush()
 
     def flush(self) -> None:
@@ -169,7 +169,7 @@ class Recorder:
             StoreError: It cannot be written; the recording keeps what was flushed before.
         """
         self._needs_open()
-        if len(self._builder) == self._flushed and not self._samples and not self._pending_events:
+        if len(self._builder) == self._flushed and not self._samples and not self._others:
             return
         piece = self._builder.take()
         content = _segment(piece)
@@ -183,7 +183,7 @@ class Recorder:
             raise self._unwritable(error) from error
         self._segments += 1
         self._flushed = len(self._builder)
-        self._samples = self._pending_events = 0
+        self._samples = self._others = 0
 
     def finish(self, outcome: Outcome | str = Outcome.UNKNOWN) -> str:
         """Turn the recording into an episode of the store.

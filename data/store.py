@@ -133,6 +133,15 @@ class EpisodeStore:
         declared: dict[str, Any] | None = self._declared("action_spec")
         return declared
 
+    def settings(self) -> dict[str, Any]:
+        """Path and arguments, as JSON, with which another process opens the same store."""
+        return {
+            "path": str(self.path.absolute()),
+            **self._given,
+            "pictures": self.picture_codec.to_json(),
+            "durable": self.durable,
+        }
+
     def ids(self) -> list[str]:
         """Names of the episodes, sorted.
 
