@@ -1,0 +1,342 @@
+"""Replay for training: episodes go in, transitions or chunks come out.
+
+Rows of observations are stored once, raw and contiguous; a transition is a pair of rows and what lies between
+them, worked out when its episode comes in. So the next picture costs no second copy, and drawing a batch is a
+few gathers without a loop. No transition crosses an episode, a pause or lost time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+
+import numpy as np
+
+from data.replay.batch import Batch
+from data.replay.intake import ACTION, COLUMN, OBSERVATION, Form, check, forms, rows, transitions
+from data.replay.ledger import EpisodeTable, Held, Ledger
+from data.replay.reach import Reach
+from data.replay.recording import Draw, Recording
+from data.replay.storage import Rings, put, take, uniform
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from data.labels import Labels
+    from data.records import Episode
+    from data.statistics import Scaling
+
+_STAMP = "stamp"
+
+
+class Sampler(Protocol):
+    """Chooses transitions."""
+
+    def draw(
+        self, replay: ReplayBuffer, count: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+        """Numbers of `count` transitions of a replay that is not empty, with importance weights or None."""
+        ...
+
+
+class ReplayBuffer:
+    """Holds whole episodes up to a number of rows; the oldest leave first.
+
+    Args:
+        capacity: Most rows to hold: an episode of T steps has T + 1.
+        chunk: Actions L of a chunk; None for single actions.
+        n_step: Chunks (or single steps) whose rewards are summed before bootstrapping.
+        gamma: Discount per step.
+        keys: Observations to hold; all of them when None.
+        columns: Columns of the labels to hold and to hand out with a batch, such as ``("bc_weight",)``.
+        draw: Where transitions start: ``"critic"`` where a critic learns, ``"keep"`` where the method has any
+            use for the step.
+        folder: Where files hold the rows, for more than fits in memory; it must be empty. In memory when
+            None.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        chunk: int | None = None,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        keys: Collection[str] | None = None,
+        columns: Collection[str] = (),
+        draw: Draw = "critic",
+        folder: Path | str | None = None,
+    ) -> None:
+        if capacity < 2:
+            raise ValueError(f"capacity is {capacity} rows; an episode of one step already has 2.")
+        self.reach = Reach(chunk, n_step, gamma)
+        self.capacity = capacity
+        self._keys, self._columns, self._draw = keys, tuple(columns), draw
+        self._rings = Rings(capacity, folder)
+        self._ledger = Ledger(capacity)
+        self._forms: dict[str, Form] = {}
+        self._observed: list[tuple[str, NDArray[Any]]] = []
+        self._carried: list[tuple[str, NDArray[Any]]] = []
+        self._whole = np.zeros((5, capacity), np.int64)
+        self._real = np.zeros((2, capacity), np.float32)
+        self._flags = np.zeros((2, capacity), bool)
+
+    def __len__(self) -> int:
+        """Number of transitions that may be drawn."""
+        return self._ledger.numbers - self._ledger.first_number
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest transition; those held are `first` to `first + len(replay) - 1`."""
+        return self._ledger.first_number
+
+    @property
+    def revision(self) -> int:
+        """Changes whenever episodes come or go."""
+        return self._ledger.revision
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything held, in memory and in files, whether filled yet or not."""
+        return self._rings.nbytes + self._whole.nbytes + self._real.nbytes + self._flags.nbytes
+
+    @property
+    def episode_ids(self) -> list[str]:
+        """The episodes held, oldest first."""
+        return [held.id for held in self._ledger.held]
+
+    def episodes(self) -> EpisodeTable:
+        """The episodes held, as arrays, oldest first."""
+        return self._ledger.table()
+
+    def add(self, episode: Episode, labels: Labels | None = None, *, version: int | None = None) -> int:
+        """Add an episode.
+
+        Args:
+            episode: The facts.
+            labels: What the method makes of it; everything is replayed when None.
+            version: Learner step of the policy that acted, for samplers that mind staleness.
+
+        Returns:
+            How many transitions it gave. An episode that gives none is not held.
+
+        Raises:
+            KeyError: An observation or column is missing.
+            ValueError: The episode is longer than the replay, has other shapes than those before it, or a
+                value is not finite.
+        """
+        recording = Recording.of(
+            episode, labels, keys=self._keys, columns=self._columns, draw=self._draw, version=version
+        )
+        return self.extend([recording])
+
+    def extend(self, recordings: Iterable[Recording]) -> int:
+        """Add episodes that are arrays already, many at once in less time than one by one.
+
+        Returns:
+            How many transitions they gave. Those that give none are not held.
+
+        Raises:
+            ValueError: As for `add`.
+        """
+        given = list(recordings)
+        known = forms(given[0]) if given else {}
+        for recording in given:
+            check(recording, self._forms or known, self.capacity)
+        total, held = 0, 0
+        group: list[Recording] = []
+        for recording in given:
+            if held + len(recording) + 1 > self.capacity:
+                total += self._add(group)
+                group, held = [], 0
+            group.append(recording)
+            held += len(recording) + 1
+        return total + self._add(group)
+
+    def sample(
+        self,
+        count: int,
+        rng: np.random.Generator,
+        sampler: Sampler | None = None,
+        *,
+        scalings: Mapping[str, Scaling] | None = None,
+    ) -> Batch:
+        """Draw transitions, with replacement.
+
+        Args:
+            count: B.
+            rng: The only source of chance: the same generator on the same content gives the same batch.
+            sampler: Chooses them; uniformly when None.
+            scalings: What to normalise, by observation key or ``"action"``; nothing when None.
+
+        Raises:
+            ValueError: There is nothing to draw from.
+        """
+        if not len(self):
+            raise ValueError("The replay holds no transition; add episodes that the method learns from.")
+        weight = None
+        if sampler is None:
+            numbers = uniform(self.first, len(self), count, rng)
+        else:
+            numbers, weight = sampler.draw(self, count, rng)
+        batch = self.get(numbers)
+        batch.weight = weight
+        return batch if scalings is None else batch.normalised(scalings)
+
+    def get(self, numbers: NDArray[np.int64]) -> Batch:
+        """The transitions of these numbers, (B,) from `first` to `first + len(replay) - 1`."""
+        # Numbers go on for ever and slots wrap: shifted to lie within two rounds, `wrap` folds them to one.
+        first = self._ledger.first_number
+        slots = numbers - (first - first % self.capacity)
+        whole = self._whole.take(slots, 1, None, "wrap")
+        real = self._real.take(slots, 1, None, "wrap")
+        flags = self._flags.take(slots, 1, None, "wrap")
+        row, after, length, actor_length, steps = whole
+        now = {key: take(ring, row) for key, ring in self._observed}
+        later = {key: take(ring, after) for key, ring in self._observed}
+        acted = row if self.reach.chunk is None else self._action_rows(row, length, actor_length)
+        return Batch(
+            now,
+            later,
+            take(self._rings.arrays[ACTION], acted),
+            real[0],
+            real[1],
+            flags[0],
+            flags[1],
+            length,
+            actor_length,
+            steps,
+            {key: take(ring, row) for key, ring in self._carried},
+            numbers,
+        )
+
+    def _action_rows(
+        self, row: NDArray[np.int64], length: NDArray[np.int64], actor_length: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        last = np.maximum(length, actor_length)[:, None] - 1
+        return np.asarray((row[:, None] + np.minimum(np.arange(self.reach.actions), last)) % self.capacity)
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on exactly: JSON facts and arrays by name.
+
+        Of a replay in a folder the rows stay in its files, which are flushed; the state names them.
+        """
+        used = min(self._ledger.rows, self.capacity)
+        arrays: dict[str, NDArray[Any]] = {
+            "whole": self._whole[:, :used],
+            "real": self._real[:, :used],
+            "flags": self._flags[:, :used],
+        }
+        if self._rings.folder is None:
+            arrays |= {name: ring[:used] for name, ring in self._rings.arrays.items()}
+        else:
+            self._rings.flush()
+        facts = {
+            "settings": self._settings(),
+            "forms": {name: [list(shape), kind] for name, (shape, kind) in self._forms.items()},
+            "ledger": self._ledger.state(),
+        }
+        return {"facts": facts, "arrays": {name: array.copy() for name, array in arrays.items()}}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to what `state` gave, on a replay made with the same settings.
+
+        Raises:
+            ValueError: The state is of a replay with other settings, or rows in the folder were overwritten
+                since.
+            FileNotFoundError: A file of the folder is missing.
+        """
+        facts, arrays = state["facts"], state["arrays"]
+        if facts["settings"] != self._settings():
+            raise ValueError(
+                f"The state is of a replay with {facts['settings']}, this one has {self._settings()}; "
+                "make it with the same settings."
+            )
+        self._forms = {name: (tuple(shape), kind) for name, (shape, kind) in facts["forms"].items()}
+        self._ledger.load_state(facts["ledger"])
+        if self._forms and self._rings.folder is not None:
+            self._rings.reopen(self._all_forms())
+            self._check_stamps()
+        elif self._forms:
+            self._rings.make(self._all_forms())
+            for name, ring in self._rings.arrays.items():
+                ring[: len(arrays[name])] = arrays[name]
+        self._name_rings()
+        for name in ("whole", "real", "flags"):
+            getattr(self, f"_{name}")[:, : arrays[name].shape[1]] = arrays[name]
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "capacity": self.capacity,
+            **asdict(self.reach),
+            "keys": None if self._keys is None else sorted(self._keys),
+            "columns": list(self._columns),
+            "draw": self._draw,
+        }
+
+    def _all_forms(self) -> dict[str, Form]:
+        stamped: dict[str, Form] = {} if self._rings.folder is None else {_STAMP: ((), "int64")}
+        return self._forms | stamped
+
+    def _name_rings(self) -> None:
+        arrays = self._rings.arrays.items()
+        self._observed = [
+            (name.removeprefix(OBSERVATION), a) for name, a in arrays if name.startswith(OBSERVATION)
+        ]
+        self._carried = [(name.removeprefix(COLUMN), a) for name, a in arrays if name.startswith(COLUMN)]
+
+    def _check_stamps(self) -> None:
+        stamps = self._rings.arrays[_STAMP]
+        for held in self._ledger.held:
+            if (stamps[np.arange(held.row, held.row + held.rows) % self.capacity] != held.stamp).any():
+                raise ValueError(
+                    f"Rows of episode {held.id!r} in {self._rings.folder} were overwritten after this state "
+                    "was taken; take the folder's latest state, or fill a new replay from the episodes."
+                )
+
+    def _add(self, group: Sequence[Recording]) -> int:
+        if not group:
+            return 0
+        intake = transitions(group, self.reach)
+        if not intake.transitions.all():
+            return self._add([one for one, n in zip(group, intake.transitions, strict=True) if n])
+        if not self._forms:
+            self._forms = forms(group[0])
+            self._rings.make(self._all_forms())
+            self._name_rings()
+        self._ledger.make_room(sum(len(one) + 1 for one in group))
+        entered = self._entries(group, intake.transitions)
+        for held, recording in zip(entered, group, strict=True):
+            self._write(held, recording)
+        slot = self._ledger.numbers % self.capacity
+        intake.whole[:2] = (intake.whole[:2] + self._ledger.rows) % self.capacity
+        for ring, values in (
+            (self._whole, intake.whole),
+            (self._real, intake.real),
+            (self._flags, intake.flags),
+        ):
+            put(ring.T, slot, values.T)
+        self._ledger.enter(entered)
+        return int(intake.transitions.sum())
+
+    def _entries(self, group: Sequence[Recording], counts: NDArray[np.int64]) -> list[Held]:
+        row, number, entered = self._ledger.rows, self._ledger.numbers, []
+        for one, count in zip(group, counts.tolist(), strict=True):
+            stamp = uuid4().int >> 65
+            entered.append(Held(one.id, one.task, one.version, row, len(one) + 1, number, count, stamp))
+            row, number = row + len(one) + 1, number + count
+        return entered
+
+    def _write(self, held: Held, recording: Recording) -> None:
+        start = held.row % self.capacity
+        stamps = self._rings.arrays.get(_STAMP)
+        if stamps is not None:  # a crash between the two leaves rows that belong to nobody
+            put(stamps, start, np.full(held.rows, -1))
+        for name, values in rows(recording).items():
+            put(self._rings.arrays[name], start, values)
+        if stamps is not None:
+            put(stamps, start, np.full(held.rows, held.stamp))

@@ -1,0 +1,157 @@
+"""From episodes to the transitions they hold, for many episodes at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.replay.spans import run_lengths, spans
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from data.replay.reach import Reach
+    from data.replay.recording import Recording
+
+type Form = tuple[tuple[int, ...], str]
+"""Shape and type of one row."""
+OBSERVATION, COLUMN, ACTION = "observation/", "column/", "action"
+"""How rings are named."""
+
+
+@dataclass(frozen=True, eq=False)
+class Intake:
+    """The N transitions of E episodes.
+
+    Attributes:
+        whole: (5, N): row of the first observation and of the next one, counted from the first episode's
+            first row; actions within the transition; actions an actor may imitate as one; steps.
+        real: (2, N), reward and discount.
+        flags: (2, N), terminated and truncated.
+        transitions: How many each episode has, (E,).
+    """
+
+    whole: NDArray[np.int64]
+    real: NDArray[np.float32]
+    flags: NDArray[np.bool_]
+    transitions: NDArray[np.int64]
+
+
+def transitions(recordings: Sequence[Recording], reach: Reach) -> Intake:
+    """Work out every transition of some episodes.
+
+    Args:
+        recordings: The episodes; their rows are counted one after the other, T + 1 each.
+        reach: What a transition is.
+    """
+    lengths = np.array([len(one) for one in recordings])
+    total = int(lengths.sum())
+    stops = np.cumsum(lengths)
+    final = np.zeros(total, bool)
+    final[stops - 1] = True
+    continuous = _joined([one.continuous for one in recordings], lengths, True)
+    actor = _joined([one.actor for one in recordings], lengths, 0)
+    starts = _joined([one.starts for one in recordings], lengths, True)
+    ends = np.concatenate([one.ends for one in recordings])
+    reward = np.where(actor < 0, 0.0, np.concatenate([one.reward for one in recordings]))
+    found = spans(reward, ends, continuous, final, reach=reach.steps, gamma=reach.gamma)
+    alone = final | ~continuous
+    alone[:-1] |= actor[1:] != actor[:-1]
+    actor_length = np.minimum(run_lengths(alone), reach.actions)
+    use = np.flatnonzero(starts & (found.steps > 0))
+    # Each episode has one row more than it has steps.
+    row = use + np.repeat(np.arange(len(lengths)), lengths)[use]
+    steps = found.steps[use]
+    return Intake(
+        whole=np.stack([row, row + steps, np.minimum(steps, reach.actions), actor_length[use], steps]),
+        real=np.stack([found.reward[use], found.discount[use]]).astype(np.float32),
+        flags=np.stack([found.terminated[use], found.truncated[use]]),
+        transitions=np.diff(np.searchsorted(use, stops), prepend=0),
+    )
+
+
+def forms(recording: Recording) -> dict[str, Form]:
+    """Shape and type of a row of everything a replay holds of episodes like this one."""
+    found: dict[str, Form] = {ACTION: (recording.action.shape[1:], "float32")}
+    for prefix, arrays in ((OBSERVATION, recording.observations), (COLUMN, recording.columns)):
+        found |= {prefix + key: (array.shape[1:], array.dtype.str) for key, array in arrays.items()}
+    return found
+
+
+def rows(recording: Recording) -> dict[str, NDArray[Any]]:
+    """The rows by ring name: T + 1 of observations, T of the rest."""
+    observations = {OBSERVATION + key: array for key, array in recording.observations.items()}
+    columns = {COLUMN + key: array for key, array in recording.columns.items()}
+    return {ACTION: recording.action, **observations, **columns}
+
+
+def check(recording: Recording, known: Mapping[str, Form], capacity: int) -> None:
+    """Refuse an episode that a replay cannot hold rightly.
+
+    Args:
+        recording: The episode.
+        known: Forms of the episodes before it; empty before the first.
+        capacity: Rows of the replay.
+
+    Raises:
+        ValueError: It has no step or too many, lengths disagree, its rows have another form, or a value is
+            not finite.
+    """
+    steps = len(recording)
+    if not 0 < steps < capacity:
+        raise ValueError(
+            f"Episode {recording.id!r} has {steps} steps; a replay of {capacity} rows holds 1 to "
+            f"{capacity - 1}."
+        )
+    _check_lengths(recording)
+    if known and (new := forms(recording)) != known:
+        ours = {key: form for key, form in new.items() if known.get(key) != form}
+        theirs = {key: form for key, form in known.items() if new.get(key) != form}
+        raise ValueError(
+            f"Episode {recording.id!r} has rows of {ours}, those before it of {theirs}; a replay holds "
+            "episodes of one form."
+        )
+    acted = slice(None) if recording.actor is None else recording.actor >= 0
+    named = {"action": recording.action[acted], "reward": recording.reward[acted], **recording.observations}
+    for name, value in named.items():
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            row = int(np.argwhere(~np.isfinite(value))[0, 0])
+            raise ValueError(
+                f"{name} of episode {recording.id!r} is not finite in row {row}; it is not learned from. "
+                "Repair the episode or leave it out."
+            )
+
+
+def _check_lengths(recording: Recording) -> None:
+    steps = len(recording)
+    lengths: list[tuple[str, Any, int]] = [
+        (name, getattr(recording, name), steps)
+        for name in ("reward", "ends", "continuous", "starts", "actor")
+    ]
+    lengths += [(name, value, steps) for name, value in recording.columns.items()]
+    lengths += [(name, value, steps + 1) for name, value in recording.observations.items()]
+    for name, value, length in lengths:
+        if value is not None and len(value) != length:
+            raise ValueError(
+                f"{name} of episode {recording.id!r} has {len(value)} rows; {length} are needed for {steps} "
+                "steps."
+            )
+    if recording.action.ndim != 2 or not recording.observations:
+        raise ValueError(
+            f"Episode {recording.id!r} has actions of shape {recording.action.shape} and observations "
+            f"{sorted(recording.observations)}; (T, A) and at least one are needed."
+        )
+
+
+def _joined(parts: Sequence[NDArray[Any] | None], lengths: NDArray[np.int64], default: Any) -> NDArray[Any]:  # noqa: ANN401 - a flag or a number
+    given = [part for part in parts if part is not None]
+    if not given:
+        return np.full(int(lengths.sum()), default)
+    filled = [
+        np.full(length, default) if part is None else part
+        for part, length in zip(parts, lengths, strict=True)
+    ]
+    return np.concatenate(filled)

@@ -1,0 +1,109 @@
+"""What a replay takes in: one episode as arrays, with where its transitions may start and must end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.labels import Labels, label
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from data.records import Episode
+
+type Draw = Literal["critic", "keep"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Recording:
+    """An episode of T steps as arrays.
+
+    Attributes:
+        observations: By key, each (T + 1, ...): row t is what step t saw, row T what came of the last one.
+        action: (T, A), executed, robot units.
+        reward: (T,).
+        ends: (T,), the task ended with this step.
+        continuous: (T,), no time was lost between this step and the next observation; None for always.
+        starts: (T,), a transition may start here; None for everywhere.
+        actor: (T,) whole numbers; a chunk that an actor imitates stays inside a run of equal ones; None for
+            one run.
+        columns: Further numbers per step by name, each (T,) or (T, ...), such as the weight in imitation.
+        id: Names the episode.
+        task: The task in words.
+        version: Learner step of the policy that acted; None for data that does not grow stale.
+    """
+
+    observations: Mapping[str, NDArray[Any]]
+    action: NDArray[Any]
+    reward: NDArray[Any]
+    ends: NDArray[np.bool_]
+    continuous: NDArray[np.bool_] | None = None
+    starts: NDArray[np.bool_] | None = None
+    actor: NDArray[np.integer] | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    id: str = ""
+    task: str = ""
+    version: int | None = None
+
+    def __len__(self) -> int:
+        """Number of steps T."""
+        return len(self.action)
+
+    @classmethod
+    def of(
+        cls,
+        episode: Episode,
+        labels: Labels | None = None,
+        *,
+        keys: Collection[str] | None = None,
+        columns: Collection[str] = (),
+        draw: Draw = "critic",
+        version: int | None = None,
+    ) -> Recording:
+        """Recording of an episode under the labels of a method.
+
+        Args:
+            episode: The facts.
+            labels: What the method makes of it; those of ``"hil-serl"`` (everything is replayed) when None.
+            keys: Observations to hold; all of them when None.
+            columns: Columns of the labels to hold, such as ``("bc_weight",)``.
+            draw: Where transitions start: ``"critic"`` where a critic learns, ``"keep"`` where the method has
+                any use for the step.
+            version: Learner step of the policy that acted.
+
+        Raises:
+            KeyError: An observation or a column is missing.
+            ValueError: The labels are of another episode.
+        """
+        labels = label(episode, "hil-serl") if labels is None else labels
+        if (labels.episode_id, len(labels)) != (episode.id, len(episode)):
+            raise ValueError(
+                f"The labels are of episode {labels.episode_id} with {len(labels)} steps, not of "
+                f"{episode.id} with {len(episode)}; label each episode anew."
+            )
+        missing = sorted(set(keys or ()) - episode.observations.keys())
+        unknown = sorted(set(columns) - labels.columns().keys())
+        if missing or unknown:
+            raise KeyError(
+                f"Episode {episode.id} lacks observations {missing} and label columns {unknown}; it has "
+                f"{sorted(episode.observations)} and {sorted(labels.columns())}."
+            )
+        return cls(
+            observations={key: episode.observations[key] for key in (keys or episode.observations)},
+            action=episode.action,
+            reward=episode.reward,
+            ends=~labels.bootstrap,
+            continuous=labels.continuous,
+            starts=getattr(labels, draw),
+            # A change between imitated and not ends an actor's chunk as a change of source does.
+            actor=2 * labels.segment + (labels.bc_weight > 0),
+            columns={name: getattr(labels, name) for name in columns},
+            id=episode.id,
+            task=episode.task,
+            version=version,
+        )
