@@ -176,11 +176,12 @@ class ReplayBuffer:
         Raises:
             ValueError: There is nothing to draw from.
         """
-        if not len(self):
+        first, held = self._ledger.first_number, self._ledger.numbers - self._ledger.first_number
+        if not held:
             raise ValueError("The replay holds no transition; add episodes that the method learns from.")
         weight = None
         if sampler is None:
-            numbers = uniform(self.first, len(self), count, rng)
+            numbers = uniform(first, held, count, rng)
         else:
             numbers, weight = sampler.draw(self, count, rng)
         batch = self.get(numbers)

@@ -56,7 +56,7 @@ def transitions(recordings: Sequence[Recording], reach: Reach) -> Intake:
     actor = _joined([one.actor for one in recordings], lengths, 0)
     starts = _joined([one.starts for one in recordings], lengths, True)
     ends = np.concatenate([one.ends for one in recordings])
-    reward = np.where(actor < 0, 0.0, np.concatenate([one.reward for one in recordings]))
+    reward = np.concatenate([one.reward for one in recordings])
     found = spans(reward, ends, continuous, final, reach=reach.steps, gamma=reach.gamma)
     alone = final | ~continuous
     alone[:-1] |= actor[1:] != actor[:-1]

@@ -69,29 +69,25 @@ class Ledger:
         """Rows that ever came in."""
         self.numbers = 0
         """Transitions that ever came in."""
+        self.first_row = 0
+        """Oldest row still held; the next one to come when there is none."""
+        self.first_number = 0
+        """Oldest transition still held; the next one to come when there is none."""
         self.revision = 0
         self._table: tuple[int, EpisodeTable] | None = None
-
-    @property
-    def first_row(self) -> int:
-        """Oldest row still held; the next one to come when there is none."""
-        return self.held[0].row if self.held else self.rows
-
-    @property
-    def first_number(self) -> int:
-        """Oldest transition still held; the next one to come when there is none."""
-        return self.held[0].number if self.held else self.numbers
 
     def make_room(self, rows: int) -> None:
         """Let the oldest episodes go until so many rows are free."""
         while self.capacity - (self.rows - self.first_row) < rows:
             self.held.popleft()
+            self._look_back()
 
     def enter(self, episodes: Sequence[Held]) -> None:
         """Add episodes, whose rows and transitions follow on those that are there."""
         self.held.extend(episodes)
         self.rows = episodes[-1].row + episodes[-1].rows
         self.numbers = episodes[-1].number + episodes[-1].transitions
+        self._look_back()
         self.revision += 1
 
     def table(self) -> EpisodeTable:
@@ -114,4 +110,9 @@ class Ledger:
         """Go back to what `state` gave."""
         self.rows, self.numbers = int(state["rows"]), int(state["numbers"])
         self.held = deque(Held(**one) for one in state["held"])
+        self._look_back()
         self.revision += 1
+
+    def _look_back(self) -> None:
+        self.first_row = self.held[0].row if self.held else self.rows
+        self.first_number = self.held[0].number if self.held else self.numbers

@@ -69,7 +69,7 @@ def spans(
     last[:-1] |= ~continuous[1:]
     left = np.where(continuous, run_lengths(last), 0)
     steps = np.minimum(left, reach)
-    value = reward.astype(np.float64) if reach == 1 else _returns(reward, steps, gamma)
+    value = np.where(steps > 0, reward, 0.0) if reach == 1 else _returns(reward, steps, gamma)
     end = np.arange(len(reward)) + np.maximum(steps, 1) - 1
     terminated = ends[end] & (steps > 0)
     return Spans(
@@ -85,5 +85,5 @@ def _returns(reward: NDArray[np.floating], steps: NDArray[np.int64], gamma: floa
     total = np.zeros(len(reward))
     for i in range(int(steps.max(initial=0))):
         ahead = len(reward) - i
-        total[:ahead] += gamma**i * reward[i:] * (steps[:ahead] > i)
+        total[:ahead] += np.where(steps[:ahead] > i, gamma**i * reward[i:], 0.0)
     return total
