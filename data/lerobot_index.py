@@ -23,6 +23,8 @@ from data.features import Feature
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+SHAPE = "robot_rl.shape"
+"""In a feature's `info`, the shape that an array had before it became a vector."""
 INDEX_COLUMNS = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 CAMERA_TYPES = ("video", "image")
 _TEXT_TYPES = ("string", "language")
@@ -161,9 +163,11 @@ def _feature(path: Path, key: str, spec: Mapping[str, Any]) -> Feature:
         if spec["dtype"] in CAMERA_TYPES:
             height, width, channels = shape if shape[-1] in {1, 3} else (shape[1], shape[2], shape[0])
             return Feature((height, width, channels), "uint8", names=("height", "width", "channel"))
+        kept = tuple(int(size) for size in (spec.get("info") or {}).get(SHAPE, ()))
+        shape = kept if kept and math.prod(kept) == math.prod(shape) else shape
         fits = len(names) == (shape[0] if len(shape) == 1 else len(shape))
         return Feature(shape, str(spec["dtype"]), names=tuple(names) if fits else ())
-    except (ValueError, IndexError, TypeError, KeyError, OverflowError) as error:
+    except (ValueError, IndexError, TypeError, KeyError, OverflowError, AttributeError) as error:
         raise DatasetError(f"meta/info.json in {path}: feature {key!r}: {error}") from error
 
 

@@ -1,7 +1,8 @@
 """Which columns of a LeRobotDataset an episode becomes, and what such columns say about an episode.
 
 A LeRobotDataset has one rate, float32 actions, no time but frame / fps, and every column in every row. So a
-row without a policy's action holds the executed one instead, and a column beside it says that it does.
+row without a policy's action holds the executed one instead, and a column beside it says that it does. Arrays
+of two axes and more become vectors, since LeRobot's tool for editing datasets fails on others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data.errors import DatasetError
+from data.lerobot_index import SHAPE
 from data.records import Outcome, SegmentKind, Source
 
 if TYPE_CHECKING:
@@ -82,8 +84,6 @@ def _unfit(key: str, feature: Feature) -> str:
         return "LeRobot takes a picture 3 pixels high for one with its channels first"
     if "image" in key and not camera:
         return "LeRobot keeps statistics of keys with 'image' for 8-bit colour pictures only"
-    if len(feature.shape) > 5:
-        return "LeRobot has no more than five axes"
     if feature.dtype == "float16":
         return "LeRobot's files have no float16"
     return ""
@@ -102,8 +102,13 @@ def lerobot_features(
         }
     for key in columns.arrays:
         feature = features[key]
-        names = list(feature.names) or None
-        made[key] = {"dtype": feature.dtype, "shape": feature.shape or (1,), "names": names}
+        flat = len(feature.shape) > 1
+        made[key] = {
+            "dtype": feature.dtype,
+            "shape": (feature.size,),
+            "names": None if flat else list(feature.names) or None,
+            **({"info": {SHAPE: list(feature.shape)}} if flat else {}),
+        }
     for key in ("action", *PLANS):
         made[key] = {"dtype": "float32", "shape": (len(action_names),), "names": action_names}
     for key, dtype in _FLAGS.items():
@@ -113,7 +118,7 @@ def lerobot_features(
     return made
 
 
-def rows(episode: Episode, features: Mapping[str, Feature], columns: Columns) -> dict[str, NDArray[Any]]:
+def rows(episode: Episode, columns: Columns) -> dict[str, NDArray[Any]]:
     """The columns of an episode, (T, *shape) each, those of `lerobot_features`.
 
     Raises:
@@ -122,8 +127,10 @@ def rows(episode: Episode, features: Mapping[str, Feature], columns: Columns) ->
     """
     steps = len(episode)
     made: dict[str, NDArray[Any]] = {}
-    for key in (*columns.pictures, *columns.arrays):
-        made[key] = episode.observations[key][:steps].reshape(steps, *(features[key].shape or (1,)))
+    for key in columns.pictures:
+        made[key] = episode.observations[key][:steps]
+    for key in columns.arrays:
+        made[key] = episode.observations[key][:steps].reshape(steps, -1)
     made["action"] = episode.action.astype(np.float32)
     for key in ("action", *columns.arrays):
         _refuse_not_finite(episode.id, key, made[key])

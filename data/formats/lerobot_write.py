@@ -134,7 +134,7 @@ class _Writer:
     def add(self, dataset: Any, sidecar: SidecarWriter, number: int, episode: Episode) -> None:  # noqa: ANN401 - LeRobot has no types
         """Write one episode."""
         self._refuse_misfit(episode)
-        table = rows(episode, self.features, self.columns)
+        table = rows(episode, self.columns)
         for t in range(len(episode)):
             frame: dict[str, Any] = {key: values[t] for key, values in table.items()}
             dataset.add_frame({**frame, "task": episode.task})
