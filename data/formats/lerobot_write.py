@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SIDECAR = "meta/robot_rl_episodes.parquet"
 """Where in a dataset the sidecar lies; LeRobot leaves the file alone."""
 _RATE_SLACK = 0.02
+_LEAST_SIDE = 64
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def write_lerobot(
     module = require("lerobot.datasets.lerobot_dataset", "lerobot", "Writing a LeRobotDataset")
     known = {k: features[k] if k in features else from_array(v[0]) for k, v in first.observations.items()}
     writer = _Writer(known, _fps(first, action_spec, options), options)
+    encoder = _encoder(options, {key: known[key] for key in writer.columns.pictures})
     with new_target(path) as part:
         dataset = module.LeRobotDataset.create(
             repo_id="local/robot_rl",
@@ -78,7 +80,7 @@ def write_lerobot(
             robot_type=first.robot or None,
             features=writer.columns_of(_action_names(first, action_spec)),
             use_videos=options.images == "video",
-            **_encoder(options, bool(writer.columns.pictures)),
+            **encoder,
         )
         header = {**writer.header, "action_spec": None if action_spec is None else dict(action_spec)}
         with contextlib.ExitStack() as stack:
@@ -186,8 +188,15 @@ def _action_names(episode: Episode, action_spec: Mapping[str, Any] | None) -> li
     return names if len(names) == size else [f"a{i}" for i in range(size)]
 
 
-def _encoder(options: WriteLeRobot, cameras: bool) -> dict[str, Any]:
-    if options.images != "video" or not cameras:
+def _encoder(options: WriteLeRobot, pictures: Mapping[str, Feature]) -> dict[str, Any]:
+    if options.images != "video" or not pictures:
         return {}
+    for key, feature in pictures.items():
+        height, width, _ = feature.shape
+        if min(height, width) < _LEAST_SIDE or height % 2 or width % 2:
+            raise DatasetError(
+                f"{key} has {width} x {height} pixels; encoders of video need even sides of at least "
+                f"{_LEAST_SIDE} (a smaller one blocks LeRobot's for ever). Write it with images='image'."
+            )
     configs = require("lerobot.configs", "lerobot", "Encoding videos")
     return {"rgb_encoder": configs.RGBEncoderConfig(vcodec=options.codec, crf=options.crf)}
