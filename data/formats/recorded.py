@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from data.errors import DatasetError
 from data.formats.limits import MAX_DECODED_BYTES, Budget
 from data.records import Episode
 from data.steps import Outcome, Source
+from data.streams import Stream
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -86,6 +87,7 @@ class Rows:
         wall_time: (T,), s; NaN when None.
         monotonic_time: (T,), s; nominal or NaN when None.
         extra: Diagnostics by key, each (T, ...).
+        streams: Sensors with rates of their own.
         metadata: Further facts.
         outcome: How it ended.
     """
@@ -97,6 +99,7 @@ class Rows:
     wall_time: NDArray[Any] | None = None
     monotonic_time: NDArray[Any] | None = None
     extra: Mapping[str, NDArray[Any]]
+    streams: Mapping[str, Stream] = field(default_factory=dict)
     metadata: Mapping[str, Any]
     outcome: Outcome = Outcome.UNKNOWN
 
@@ -150,6 +153,7 @@ def recorded_episode(id_: str, rows: Rows, options: ReadArrays) -> Episode:
         observations=observations,
         metadata=metadata | {"times": _times_kind(rows, options)},
         extra={key: value[:kept] for key, value in rows.extra.items()},
+        streams=rows.streams,
         **_columns(rows, kept, options),
         terminated=_last_only(kept, flag=ends),
         truncated=_last_only(kept, flag=not ends),

@@ -35,6 +35,7 @@ FORMATS: dict[str, str] = {
     "diffusion-policy": "data.formats.diffusion_policy:DiffusionPolicy",
     "lerobot": "data.formats.lerobot:LeRobot",
     "robomimic": "data.formats.robomimic:Robomimic",
+    "rosbag": "data.formats.rosbag:Rosbag",
 }
 """Short name -> ``module:Class``, in the order in which `detect` asks them."""
 ENTRY_POINTS = "robot_rl.formats"

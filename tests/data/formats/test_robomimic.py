@@ -11,7 +11,7 @@ from data.formats.registry import detect, load, open_source
 from data.records import equal
 from data.steps import Outcome
 from hardware.action_spec import ActionSpec
-from tests.data.episodes import episode
+from tests.data.episodes import episode, streaming_episode
 
 OSC = {"type": "OSC_POSE", "input_type": "delta", "input_ref_frame": "base"}
 LIFT = {
@@ -60,7 +60,7 @@ def foreign(path, *, dones=(0, 0, 1), rewards=(0, 0, 1), env_args=LIFT, complete
 
 @pytest.fixture
 def ours(tmp_path):
-    given = [episode("b", 13), episode("a", 5, seed=1), episode("c", 7, seed=2)]
+    given = [episode("b", 13), episode("a", 5, seed=1), streaming_episode("c", 7, seed=2)]
     features = {"observation.wrench": Feature((6,), "float32", unit="N")}
     spec = {"groups": [], "rate_hz": 20.0}
     assert load("robomimic").write(given, features, spec, tmp_path / "set.hdf5", valid_fraction=0.4) == ()
