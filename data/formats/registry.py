@@ -77,6 +77,7 @@ class Format(abc.ABC):
         reading: Frozen dataclass of the options of `read`; build it with `data.config.from_dict`, which
             refuses unknown ones with a hint.
         writing: The same for `write`; None where the format is only read.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -153,6 +154,7 @@ def load(reference: str) -> Format:
     Raises:
         ValueError: The name is unknown (near misses are named), or the class cannot be imported or is no
             `Format`.
+    """
     path = FORMATS.get(reference) or _entry_points().get(reference, reference)
     if ":" not in path:
         hint = did_you_mean(reference, names(), f"known: {', '.join(names())}.")
@@ -173,6 +175,7 @@ def detect(path: Path | str) -> str:
     Raises:
         FileNotFoundError: There is nothing at the path.
         DatasetError: It is of no known format, or of several; lists what was looked for.
+    """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is nothing at {path}; check the path.")
@@ -198,6 +201,7 @@ def open_source(path: Path | str, format: str | None = None, **options: Any) -> 
         FileNotFoundError: There is nothing at the path.
         DatasetError: It cannot be read; see `Format.read`.
         ValueError: The format is unknown.
+    """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is nothing at {path}; check the path.")
