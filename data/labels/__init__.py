@@ -1,6 +1,7 @@
 """Labels that methods learn from, derived from recorded facts by one table."""
 
 from data.labels.interpret import CLASSES, imitation_actions, label
+from data.labels.render import markdown_table
 from data.labels.result import Labels, count
 from data.labels.segments import Segment, segments
 from data.labels.table import TABLE, Cell, Imitate, Indicator, Region, Rule, find_rule
@@ -19,5 +20,6 @@ __all__ = [
     "find_rule",
     "imitation_actions",
     "label",
+    "markdown_table",
     "segments",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,10 +43,10 @@ def regions(found: NDArray[np.str_], lost: NDArray[np.bool_], window: int) -> ND
     parts = runs(found, lost)
     part = numbers(parts, len(found))
     rows = np.flatnonzero(part >= 0)
-    for before, after in pairwise(rows):
-        if policy[before] and person[after]:
-            start = max(parts[part[before]].start, before + 1 - window)
-            region[start : before + 1] = Region.LAST
+    # Of each step the next unpaused one counts: a pause hides no takeover.
+    for before in rows[:-1][policy[rows[:-1]] & person[rows[1:]]]:
+        start = max(parts[part[before]].start, before + 1 - window)
+        region[start : before + 1] = Region.LAST
     if person.any():
         last = np.flatnonzero(person)[-1]
         region[last + 1 :][policy[last + 1 :]] = Region.AFTER

@@ -56,7 +56,8 @@ def control_period(times: NDArray[np.float64]) -> float:
     """
     if len(times) < 2:
         return float("inf")
-    return float(np.quantile(np.diff(times), 0.5, method="lower"))
+    middle = (len(times) - 2) // 2
+    return float(np.partition(np.diff(times), middle)[middle])
 
 
 def sources(episode: Episode) -> NDArray[np.str_]:

@@ -14,7 +14,7 @@ from uuid import uuid4
 import numpy as np
 
 from data.replay.batch import Batch
-from data.replay.intake import ACTION, COLUMN, OBSERVATION, Form, check, forms, rows, transitions
+from data.replay.intake import ACTION, COLUMN, OBSERVATION, Form, check, forms, transitions
 from data.replay.ledger import EpisodeTable, Held, Ledger
 from data.replay.reach import Reach
 from data.replay.recording import Draw, Recording
@@ -327,7 +327,7 @@ class ReplayBuffer:
     def _entries(self, group: Sequence[Recording], counts: NDArray[np.int64]) -> list[Held]:
         row, number, entered = self._ledger.rows, self._ledger.numbers, []
         for one, count in zip(group, counts.tolist(), strict=True):
-            stamp = uuid4().int >> 65
+            stamp = 0 if self._rings.folder is None else uuid4().int >> 65
             entered.append(Held(one.id, one.task, one.version, row, len(one) + 1, number, count, stamp))
             row, number = row + len(one) + 1, number + count
         return entered
@@ -337,7 +337,10 @@ class ReplayBuffer:
         stamps = self._rings.arrays.get(_STAMP)
         if stamps is not None:  # a crash between the two leaves rows that belong to nobody
             put(stamps, start, np.full(held.rows, -1))
-        for name, values in rows(recording).items():
-            put(self._rings.arrays[name], start, values)
+        put(self._rings.arrays[ACTION], start, recording.action)
+        for key, ring in self._observed:
+            put(ring, start, recording.observations[key])
+        for key, ring in self._carried:
+            put(ring, start, recording.columns[key])
         if stamps is not None:
             put(stamps, start, np.full(held.rows, held.stamp))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ type Form = tuple[tuple[int, ...], str]
 """Shape and type of one row."""
 OBSERVATION, COLUMN, ACTION = "observation/", "column/", "action"
 """How rings are named."""
+_PER_STEP = ("reward", "ends", "continuous", "starts", "actor")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +83,6 @@ def forms(recording: Recording) -> dict[str, Form]:
     return found
 
 
-def rows(recording: Recording) -> dict[str, NDArray[Any]]:
-    """The rows by ring name: T + 1 of observations, T of the rest."""
-    observations = {OBSERVATION + key: array for key, array in recording.observations.items()}
-    columns = {COLUMN + key: array for key, array in recording.columns.items()}
-    return {ACTION: recording.action, **observations, **columns}
-
-
 def check(recording: Recording, known: Mapping[str, Form], capacity: int) -> None:
     """Refuse an episode that a replay cannot hold rightly.
 
@@ -117,7 +112,7 @@ def check(recording: Recording, known: Mapping[str, Form], capacity: int) -> Non
     acted = slice(None) if recording.actor is None else recording.actor >= 0
     named = {"action": recording.action[acted], "reward": recording.reward[acted], **recording.observations}
     for name, value in named.items():
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
+        if value.dtype.kind == "f" and not _finite(value):
             row = int(np.argwhere(~np.isfinite(value))[0, 0])
             raise ValueError(
                 f"{name} of episode {recording.id!r} is not finite in row {row}; it is not learned from. "
@@ -125,20 +120,22 @@ def check(recording: Recording, known: Mapping[str, Form], capacity: int) -> Non
             )
 
 
+def _finite(values: NDArray[np.floating]) -> bool:
+    flat = values.ravel()
+    # A product is not finite if a value is not; much faster, unless values are so large that it overflows.
+    return math.isfinite(float(np.dot(flat, flat))) or bool(np.isfinite(flat).all())
+
+
 def _check_lengths(recording: Recording) -> None:
     steps = len(recording)
-    lengths: list[tuple[str, Any, int]] = [
-        (name, getattr(recording, name), steps)
-        for name in ("reward", "ends", "continuous", "starts", "actor")
-    ]
-    lengths += [(name, value, steps) for name, value in recording.columns.items()]
-    lengths += [(name, value, steps + 1) for name, value in recording.observations.items()]
-    for name, value, length in lengths:
-        if value is not None and len(value) != length:
-            raise ValueError(
-                f"{name} of episode {recording.id!r} has {len(value)} rows; {length} are needed for {steps} "
-                "steps."
-            )
+    per_step = {name: getattr(recording, name) for name in _PER_STEP} | dict(recording.columns)
+    for arrays, length in ((per_step, steps), (recording.observations, steps + 1)):
+        for name, value in arrays.items():
+            if value is not None and len(value) != length:
+                raise ValueError(
+                    f"{name} of episode {recording.id!r} has {len(value)} rows; {length} are needed for "
+                    f"{steps} steps."
+                )
     if recording.action.ndim != 2 or not recording.observations:
         raise ValueError(
             f"Episode {recording.id!r} has actions of shape {recording.action.shape} and observations "

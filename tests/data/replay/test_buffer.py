@@ -245,6 +245,12 @@ def test_a_refused_episode_leaves_the_replay_as_it_was():
     assert equal(everything(replay), before)
 
 
+def test_great_values_are_values():
+    replay = ReplayBuffer(20)
+    replay.extend([recording(1, 3, action=np.full((3, 1), 1e30, np.float32))])
+    assert everything(replay).action[0, 0] == np.float32(1e30)
+
+
 def test_a_paused_row_without_an_action_does_no_harm():
     paused = np.array([[0.0], [np.nan], [2.0]])
     lost = np.array([True, False, False])
