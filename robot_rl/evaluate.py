@@ -7,7 +7,6 @@ wherever it runs.
 
 import dataclasses
 import functools
-import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -16,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.config import to_dict
-from data.manifest import atomic_write_json
 from robot_rl.control import LoopConfig, episode_name
 from robot_rl.parallel import resolve_workers, run_tasks
 from robot_rl.progress import stage
 from robot_rl.provenance import config_hash, git_revision, versions
+from robot_rl.result_file import check_result_file, write_result_file
 from robot_rl.seeds import MOST_ROWS, check_episodes, trained_on
 from robot_rl.statistics import wilson_interval
 from robot_rl.task_settings import TaskSettings
@@ -178,8 +177,7 @@ def evaluate(config: EvaluateConfig) -> EvaluationResult:
         workers=workers,
         config=to_dict(config),
     )
-    if config.json is not None:
-        atomic_write_json(config.json, evaluation.to_json())
+    write_result_file(config.json, evaluation.to_json())
     if store is not None:
         for episode in (episode for wave in ordered for episode in wave.recorded):
             store.write(episode)
@@ -221,12 +219,7 @@ def _one_hash(waves: list[WaveResult]) -> str:
 
 def _check_places(config: EvaluateConfig) -> None:
     """Refuse places that cannot be written before the work, not after it."""
-    if config.json is not None:
-        if config.json.is_dir():
-            raise ValueError(f"json is {config.json}, which is a folder: give a file")
-        config.json.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(config.json.parent, os.W_OK):
-            raise ValueError(f"json is {config.json}, whose folder cannot be written: give another file")
+    check_result_file(config.json)
     if config.record_to is not None and config.record_to.is_file():
         raise ValueError(f"record_to is {config.record_to}, which is a file: give a folder")
 

@@ -30,6 +30,9 @@ COMMANDS = {
     "evaluate": _Command("robot_rl.cli.evaluate", "measure success rates on held-out seeds"),
     "study": _Command("robot_rl.cli.study", "run a grid of experiments, or make tables and figures of it"),
     "report": _Command("robot_rl.cli.report", "write one self-contained HTML page about a run"),
+    "data": _Command(
+        "robot_rl.cli.data", "look at data sets; check, convert, label, split, merge, prune them"
+    ),
     "view": _Command("robot_rl.cli.view", "open a recorded episode in rerun"),
     "doctor": _Command("robot_rl.cli.doctor", "say what works here and what is missing"),
 }
