@@ -14,7 +14,7 @@ from data.store import EpisodeStore
 from data.validate.signals import period
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from data.records import Episode
 
@@ -108,7 +108,7 @@ def describe(
     *,
     format: str | None = None,  # noqa: A002 - the usual word
     progress: Callable[[str], None] = lambda _: None,
-    **options: Any,  # noqa: ANN401 - each format has its own options
+    options: Mapping[str, Any] | None = None,
 ) -> Description:
     """Read a data set of any format and count what it holds.
 
@@ -116,7 +116,7 @@ def describe(
         path: The data set.
         format: Its format; recognised when None.
         progress: Called with the id of each episode.
-        **options: Of the format's reader.
+        options: Of the format's reader.
 
     Raises:
         FileNotFoundError: There is nothing at the path.
@@ -130,7 +130,7 @@ def describe(
     if name == "zarr":
         _from_store(found, EpisodeStore(path), progress)
         return found
-    source = load(name).read(path, **options)
+    source = load(name).read(path, **(options or {}))
     found.features, found.action_spec, found.notes = dict(source.features), source.action_spec, source.notes
     for episode in source.episodes:
         found.add(episode)
@@ -141,12 +141,14 @@ def describe(
 def _from_store(found: Description, store: EpisodeStore, progress: Callable[[str], None]) -> None:
     for id_ in store.ids():
         try:
-            found.add(store.read(id_))
+            found.add(store.read(id_, pictures=False))
         except StoreError as error:
             found.damaged[id_] = str(error)
         progress(id_)
-    if not found.damaged:
+    try:
         found.features = dict(store.features)
+    except StoreError as error:  # none are declared and the first episode is damaged
+        found.notes = (f"Features are those of the readable episodes, without pictures: {error}",)
     found.action_spec = store.action_spec
     found.partial = {partial.id: partial.steps for partial in store.partials()}
 

@@ -13,7 +13,7 @@ from data.receipts import Receipt, proof
 from data.steps import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from data.store import EpisodeStore
@@ -106,21 +106,23 @@ def plan(store: EpisodeStore, rule: Retention, *, now: float | None = None) -> P
     total = sum(_size(store.path / id_) for id_ in unreadable) + sum(one.size for one in known)
     allowed = [one for one in known if not rule.outcomes or one.outcome in rule.outcomes]
     reasons = _by_number_and_age(rule, known, time.time() if now is None else now)
-    found = [_candidate(one, reasons[one.id]) for one in allowed if one.id in reasons]
+    found = _candidates(store, {one: reasons[one.id] for one in allowed if one.id in reasons}, unreadable)
     if rule.max_gb is not None:
         left = total - sum(one.size for one in found if one.receipt)
+        because = f"the store is larger than {rule.max_gb:g} GB"
         for one in allowed:
             if left <= rule.max_gb * 1e9:
                 break
             if one.id not in reasons:
-                found.append(_candidate(one, f"the store is larger than {rule.max_gb:g} GB"))
-                left -= one.size if one.receipt else 0
+                more = _candidates(store, {one: because}, unreadable)
+                left -= sum(each.size for each in more if each.receipt)
+                found += more
     return Plan(
         remove=tuple(one for one in found if one.receipt),
         protected=tuple(one for one in found if not one.receipt),
         unreadable=unreadable,
         size=total,
-        count=len(known) + len(unreadable),
+        count=len(store),
     )
 
 
@@ -148,7 +150,6 @@ class _Known:
     size: int
     finished: float
     outcome: Outcome
-    receipt: Receipt | None
 
 
 def _look(store: EpisodeStore) -> tuple[list[_Known], dict[str, str]]:
@@ -159,7 +160,7 @@ def _look(store: EpisodeStore) -> tuple[list[_Known], dict[str, str]]:
         folder = store.path / id_
         try:
             outcome, finished = store.summary(id_).outcome, (folder / GROUP_FILE).stat().st_mtime
-            known.append(_Known(id_, _size(folder), finished, outcome, proof(store, id_)))
+            known.append(_Known(id_, _size(folder), finished, outcome))
         except (StoreError, OSError) as error:
             unreadable[id_] = str(error)
     return sorted(known, key=lambda one: (one.finished, one.id)), unreadable
@@ -178,8 +179,17 @@ def _by_number_and_age(rule: Retention, oldest_first: Sequence[_Known], now: flo
     return reasons
 
 
-def _candidate(one: _Known, because: str) -> Candidate:
-    return Candidate(one.id, one.size, one.finished, because, one.receipt)
+def _candidates(
+    store: EpisodeStore, reasons: Mapping[_Known, str], unreadable: dict[str, str]
+) -> list[Candidate]:
+    """Episodes with where else they are; those that cannot be read are added to the unreadable ones."""
+    found = []
+    for one, because in reasons.items():
+        try:
+            found.append(Candidate(one.id, one.size, one.finished, because, proof(store, one.id)))
+        except StoreError as error:
+            unreadable[one.id] = str(error)
+    return found
 
 
 def _proven(store: EpisodeStore, id_: str) -> bool:

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from data.episode_folder import GROUP_FILE
-from data.errors import StoreError
-from data.manifest import atomic_write_json, sha256_file
+from data.episode_folder import GROUP_FILE, read_facts
+from data.errors import DamagedEpisodeError, StoreError
+from data.manifest import atomic_write_json, sha256_bytes, sha256_file
 from data.steps import check_id
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 type Kind = Literal["exported", "uploaded"]
 FOLDER = ".receipts"
+_SHA256_DIGITS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,18 +55,28 @@ class Receipt:
 
 
 def content_hash(store: EpisodeStore, id_: str) -> str:
-    """SHA-256 of an episode's list of files with their checksums: changes when any byte of it does.
+    """SHA-256 of everything that an episode holds: changes when any byte of it does.
+
+    Files that the episode lists with a checksum are taken by that; the others (pictures) are read.
 
     Raises:
         KeyError: There is no such episode.
-        StoreError: The list is missing.
+        DamagedEpisodeError: The list or a file is missing, or the list was changed.
     """
     if id_ not in store:
         raise KeyError(f"No episode {id_!r} in {store.path}, which holds {len(store)}.")
-    try:
-        return sha256_file(store.path / check_id(id_) / GROUP_FILE)
-    except OSError as error:
-        raise StoreError(f"Episode {id_} in {store.path} has no readable {GROUP_FILE}: {error}.") from error
+    folder = store.path / check_id(id_)
+    listed = read_facts(folder)["files"]
+    sums = {}
+    for name, (_, checksum) in sorted(listed.items()):
+        try:
+            known = len(str(checksum)) == _SHA256_DIGITS
+            sums[name] = checksum if known else sha256_file(folder / name)
+        except OSError as error:
+            raise DamagedEpisodeError(
+                f"Episode {id_} is damaged: {name} cannot be read ({error})."
+            ) from error
+    return sha256_bytes(json.dumps([sha256_file(folder / GROUP_FILE), sums]).encode())
 
 
 def add_receipt(

@@ -72,7 +72,7 @@ class Across:
         for part in parts:
             if part.vector:
                 self._add(part)
-            if len(part.rows) > 1:
+            if len(part.rows) > self._thresholds.frozen_samples:
                 if part.changed.any():
                     self._moving.add(part.key)
                 else:

@@ -29,6 +29,8 @@ MODES = ("delta", "absolute")
 _LAG_S = 0.6
 _FEWEST_LAGS, _MOST_LAGS = 5, 30
 _SHORTEST = 8
+_PLAUSIBLE = 3
+"""Steps that a robot may lag behind where the length of a step is not known."""
 _OVERLAP = 0.6
 """Share of the rows that command and motion must have in common at a lag, lest a few rows decide."""
 
@@ -151,17 +153,20 @@ class Alignment:
         """One episode; those too short to tell are kept for `finish`."""
         state = state_of(episode, self._features)
         usual = period(episode.monotonic_time)
-        if state is None or len(episode) < _SHORTEST or not usual > 0:
+        if not usual > 0:  # no usable times: what is declared, else lags are told in steps only
+            usual = 1 / float((self._action_spec or {}).get("rate_hz") or np.nan)
+        if state is None or len(episode) < _SHORTEST:
             return
         if not (np.isfinite(state.flat).all() and np.isfinite(episode.action).all()):
             return
         if self._lags is None:
-            self._lags = int(np.clip(round(_LAG_S / usual), _FEWEST_LAGS, _MOST_LAGS))
+            lags = _FEWEST_LAGS if np.isnan(usual) else round(_LAG_S / usual)
+            self._lags = int(np.clip(lags, _FEWEST_LAGS, _MOST_LAGS))
             self._seconds = usual
         names, declared = action_feature(episode, self._action_spec).names, action_names(self._action_spec)
-        self._paired = declared == state.feature.names or (
-            state.flat.shape[1] == len(names) and not (declared and state.feature.names)
-        )
+        nameless = not (declared and state.feature.names)
+        same_size = state.flat.shape[1] == len(names)
+        self._paired = same_size and (nameless or declared == state.feature.names)
         sums = self._sums(episode.action, state.flat)
         self._add(self._all, sums)
         if len(episode) < self._thresholds.lag_steps:
@@ -209,7 +214,9 @@ class Alignment:
                 target[mode] = value if known is None else known + value
 
     def _best(self, sums: Mapping[str, Correlation]) -> Lag | None:
-        plausible = max(1, math.ceil(self._thresholds.lag_s / self._seconds))
+        plausible = _PLAUSIBLE
+        if not np.isnan(self._seconds):
+            plausible = max(1, math.ceil(self._thresholds.lag_s / self._seconds))
         found = [value.lag(paired=self._paired, plausible=plausible) for value in sums.values()]
         return max((lag for lag in found if lag), key=lambda lag: lag.correlation, default=None)
 
@@ -217,7 +224,8 @@ class Alignment:
         t = self._thresholds
         if lag is None or lag.correlation < t.correlation or lag.correlation - lag.plausible < t.margin:
             return
-        size = f"{abs(lag.steps)} steps ({abs(lag.steps) * self._seconds:.2g} s)"
+        seconds = abs(lag.steps) * self._seconds
+        size = f"{abs(lag.steps)} steps" + ("" if np.isnan(seconds) else f" ({seconds:.2g} s)")
         what = (
             f"The motion comes {size} before the action that causes it"
             if lag.steps < 0

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     EARLY_END = "early_end"
     OUTCOME = "missing_outcome"
     TIME_ORDER = "time_order"
+    NO_TIMES = "no_times"
     DUPLICATE_TIME = "duplicate_time"
     GAP = "gap"
     RATE = "wrong_rate"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 
 _UNREADABLE = (DatasetError, StoreError, ValueError, TypeError, KeyError, OSError)
 """What readers raise for broken files."""
+
+
+type Visit = Callable[[Episode, list[Finding]], None]
+
+
+def _nothing(episode: Episode, findings: list[Finding]) -> None:
+    del episode, findings
 
 
 class Validator:
@@ -86,7 +94,9 @@ class Validator:
         measured = {}
         if found is not None:
             lag, seconds = found
-            measured = {"lag_steps": lag.steps, "lag_s": lag.steps * seconds, "correlation": lag.correlation}
+            measured = {"lag_steps": lag.steps, "correlation": lag.correlation}
+            if not math.isnan(seconds):
+                measured["lag_s"] = lag.steps * seconds
         return Report(
             findings=[*self._findings, *self._across.finish(), *self._alignment.finish()],
             episodes=self._episodes,
@@ -101,7 +111,8 @@ def validate(
     format: str | None = None,  # noqa: A002 - the usual word
     thresholds: Thresholds | None = None,
     progress: Callable[[str], None] = lambda _: None,
-    **options: Any,  # noqa: ANN401 - each format has its own options
+    visit: Visit = _nothing,
+    options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Check a data set of any format that can be read.
 
@@ -113,7 +124,8 @@ def validate(
         format: Its format; recognised when None.
         thresholds: From where on something counts as wrong.
         progress: Called with the id of each episode that was looked at.
-        **options: Of the format's reader.
+        visit: Called with each episode that can be read and what was found in it.
+        options: Of the format's reader.
 
     Returns:
         What was found.
@@ -128,14 +140,14 @@ def validate(
         raise FileNotFoundError(f"There is nothing at {path}; check the path.")
     name = format or detect(path)
     if name == "zarr":
-        return _store(EpisodeStore(path), thresholds, progress)
+        return _store(EpisodeStore(path), thresholds, progress, visit)
     try:
-        source = load(name).read(path, **options)
+        source = load(name).read(path, **(options or {}))
     except _UNREADABLE as error:
         return Report(findings=[unreadable(error)], episodes=0, steps=0)
     validator = Validator(source.features, source.action_spec, thresholds)
     for episode in _readable(source.episodes, validator):
-        validator.check(episode)
+        visit(episode, validator.check(episode))
         progress(episode.id)
     return validator.report()
 
@@ -153,7 +165,9 @@ def _readable(episodes: Iterator[Episode], validator: Validator) -> Iterator[Epi
         yield episode
 
 
-def _store(store: EpisodeStore, thresholds: Thresholds | None, progress: Callable[[str], None]) -> Report:
+def _store(
+    store: EpisodeStore, thresholds: Thresholds | None, progress: Callable[[str], None], visit: Visit
+) -> Report:
     validator: Validator | None = None
     waiting: list[tuple[str, StoreError]] = []
     for id_ in store.ids():
@@ -164,7 +178,7 @@ def _store(store: EpisodeStore, thresholds: Thresholds | None, progress: Callabl
             progress(id_)
             continue
         validator = validator or Validator(_declared(store, episode), store.action_spec, thresholds)
-        validator.check(episode)
+        visit(episode, validator.check(episode))
         progress(id_)
     validator = validator or Validator({}, store.action_spec, thresholds)
     for id_, damage in waiting:

@@ -45,16 +45,23 @@ class Motion:
             ranges[signal.key] = np.where(span > noise, span, np.inf)
         return ranges
 
-    def between(self, begin: float, end: float, without: str) -> bool:
-        """Whether any dimension of another signal travelled far between two times (s)."""
+    def during(self, part: Signal, first: int, last: int) -> bool:
+        """Whether any dimension of another signal travelled far while rows of this one came."""
         for signal in self.signals:
-            if signal.key == without:
+            if signal.key == part.key:
                 continue
-            first, last = np.searchsorted(signal.times, [begin, end])
-            rows = signal.flat[first : last + 1]
+            rows = signal.flat[_same_moments(part, signal, first, last)]
             if len(rows) > 2 and (np.ptp(rows, axis=0) / self._ranges[signal.key] >= self.moved).any():
                 return True
         return False
+
+
+def _same_moments(part: Signal, other: Signal, first: int, last: int) -> slice:
+    """Rows of another signal while rows of this one came; by number where both are of steps."""
+    if part.stream or other.stream:
+        begin, end = np.searchsorted(other.times, [part.times[first], part.times[last]])
+        return slice(int(begin), int(end) + 1)
+    return slice(first, last + 1)
 
 
 def motion(parts: Sequence[Signal], thresholds: Thresholds) -> Motion:
@@ -67,7 +74,7 @@ def motion(parts: Sequence[Signal], thresholds: Thresholds) -> Motion:
         and part.rows.dtype.kind == "f"
         and not any(word in part.key for word in words)
         and np.isfinite(part.flat).all()
-        and bool((np.diff(part.times) >= 0).all())
+        and (not part.stream or bool((np.diff(part.times) >= 0).all()))
     ]
     return Motion(usable, thresholds.moved)
 
@@ -76,11 +83,12 @@ def check_still(episode: Episode, parts: Sequence[Signal], thresholds: Threshold
     """Frozen sensors, repeated samples and a copied last observation."""
     moving = motion(parts, thresholds)
     for part in parts:
-        if part.key == "action" or len(part.rows) <= thresholds.frozen_samples:
+        if len(part.rows) <= thresholds.frozen_samples:
             continue
-        found = list(_frozen(episode, part, moving, thresholds))
+        command = part.key == "action"  # a command may rest while the robot still moves
+        found = [] if command else list(_frozen(episode, part, moving, thresholds))
         yield from found
-        if not found and part.vector and not part.stream:
+        if not found and not command and part.vector and not part.stream:
             found = list(_frozen_dimensions(episode, part, thresholds))
             yield from found
         if not found:
@@ -95,12 +103,13 @@ def _frozen(episode: Episode, part: Signal, moving: Motion, t: Thresholds) -> It
         return
     for first, last in _long(~part.changed, part.times, t):
         zero = not part.rows[first].any() and any(word in part.key for word in _AT_REST)
-        begin, end = part.times[first], part.times[last + 1]
-        if zero or not moving.between(begin, end, part.key):
+        if zero or not moving.during(part, first, last + 1):
             continue
+        seconds = part.times[last + 1] - part.times[first]
+        lasting = "" if np.isnan(seconds) else f" for {seconds:.3g} s"
         what = "The picture" if part.picture else "The sensor"
         text = (
-            f"{what} repeats the same bits for {end - begin:.3g} s ({last - first + 2} samples) while the "
+            f"{what} repeats the same bits{lasting} ({last - first + 2} samples) while the "
             "robot moves. Check driver and cable, and cut this stretch: what it shows is not true."
         )
         yield _at(Kind.FROZEN, Severity.WARNING, text, episode=episode, part=part, rows=(first, last + 1))
@@ -174,21 +183,16 @@ def _last_observation(episode: Episode, parts: Sequence[Signal]) -> Iterator[Fin
     )
     if not (empty or copied):
         return
+    known = copied and episode.metadata.get("last_observation") == "repeated"  # the reader said so
     text = (
         "The observation after the last step is "
         + ("missing." if empty else "a copy of the one before it.")
         + " The last transition says that the action did nothing: leave the last step out, or record one "
         "more observation."
     )
-    part = (empty or lively)[0]
-    yield _at(
-        Kind.LAST_OBSERVATION,
-        Severity.WARNING,
-        text,
-        episode=episode,
-        part=part,
-        rows=(len(episode), len(episode)),
-    )
+    severity = Severity.NOTE if known else Severity.WARNING
+    part, last = (empty or lively)[0], len(episode)
+    yield _at(Kind.LAST_OBSERVATION, severity, text, episode=episode, part=part, rows=(last, last))
 
 
 def _long(same: NDArray[np.bool_], times: NDArray[np.float64], t: Thresholds) -> list[tuple[int, int]]:
@@ -196,7 +200,8 @@ def _long(same: NDArray[np.bool_], times: NDArray[np.float64], t: Thresholds) ->
     return [
         (first, last)
         for first, last in stretches(same)
-        if last - first + 1 >= t.frozen_samples and times[last + 1] - times[first] >= t.frozen_s
+        if last - first + 1 >= t.frozen_samples
+        and not times[last + 1] - times[first] < t.frozen_s  # NaN: not known
     ]
 
 

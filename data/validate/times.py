@@ -42,6 +42,12 @@ def check_times(
 def _check(
     episode: Episode, key: str, times: NDArray[np.float64], declared: float | None, thresholds: Thresholds
 ) -> Iterator[Finding]:
+    if np.isnan(times).all():
+        text = "There are no time stamps: gaps and rate cannot be checked. State a rate if it is known."
+        yield Finding(
+            kind=Kind.NO_TIMES, severity=Severity.NOTE, message=text, episode=episode.id, feature=key
+        )
+        return
     if not np.isfinite(times).all():
         rows = np.flatnonzero(~np.isfinite(times))
         text = f"{len(rows)} of {len(times)} time stamps are not finite; record again or cut these rows."

@@ -39,7 +39,9 @@ def check_finite(
         given = np.where(np.isnan(column).all(1)[:, None], 0.0, column)
         yield from _not_finite(episode, name, given, times, feature.dimension)
     for name in ("reward", "gain"):
-        yield from _not_finite(episode, name, getattr(episode, name)[:, None], times, lambda _: "")
+        column = getattr(episode, name)
+        if not np.isnan(column).all():  # all of them NaN: not recorded
+            yield from _not_finite(episode, name, column[:, None], times, lambda _: "")
     for key, rows in episode.extra.items():
         if rows.dtype.kind == "f" and np.isinf(rows).any():
             wrong = np.flatnonzero(np.isinf(rows.reshape(len(rows), -1)).any(1))

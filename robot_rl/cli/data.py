@@ -140,7 +140,7 @@ def _info(words: list[str]) -> int:
     check_result_file(config.json)
     path = inside(config.path)
     with bar("Reading", path, config.format) as progress:
-        found = describe(path, format=config.format, progress=progress, **config.read)
+        found = describe(path, format=config.format, progress=progress, options=config.read)
     write_result_file(config.json, found.to_json())
     _show(found)
     return 0
@@ -191,7 +191,7 @@ def _validate(words: list[str]) -> int:
             format=config.format,
             thresholds=from_dict(Thresholds, dict(config.thresholds)),
             progress=progress,
-            **config.read,
+            options=config.read,
         )
     report = report.without({Kind(kind) for kind in config.ignore})
     write_result_file(config.json, {"path": str(path), **report.to_json()})
@@ -216,8 +216,8 @@ def _show_findings(report: "Report") -> None:
     left = "".join(f"; {count} of kind {kind} ignored" for kind, count in report.ignored.items())
     say(f"{report.episodes} episodes, {report.steps} steps: {counts}{left}")
     if report.measured:
-        lag, seconds = report.measured["lag_steps"], report.measured["lag_s"]
-        say(f"The motion follows the action by {lag:g} steps ({seconds:.3g} s).")
+        seconds = f" ({report.measured['lag_s']:.3g} s)" if "lag_s" in report.measured else ""
+        say(f"The motion follows the action by {report.measured['lag_steps']:g} steps{seconds}.")
 
 
 def _grouped(findings: Sequence["Finding"]) -> list[tuple["Finding", int]]:

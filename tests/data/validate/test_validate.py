@@ -291,6 +291,29 @@ def test_commands_that_stand_off_the_state_are_a_note_with_the_distance():
     assert "-99" in lead.message
 
 
+def test_recordings_without_times_rewards_or_names_are_checked_all_the_same():
+    clean = robot.episode(streams=False, steps=200, lag=0)
+    nothing = np.full(200, np.nan)
+    bare = replace(clean, monotonic_time=nothing, wall_time=nothing, reward=nothing)
+    note = only(findings(bare, features={}, action_spec=None))
+    assert (note.kind, note.severity) == (Kind.NO_TIMES, Severity.NOTE)
+    rows = bare.observations["observation.wrench"].copy()
+    rows[40:71] = rows[40]
+    frozen = observed(bare, "observation.wrench", rows)
+    late = replace(frozen, action=np.roll(clean.action, 5, axis=0))
+    kinds = {f.kind: f for f in findings(late, features={}, action_spec=None)}
+    assert kinds[Kind.FROZEN].first_step == 40
+    assert kinds[Kind.FROZEN].first_time is None
+    assert "5 steps before" in kinds[Kind.MISALIGNED].message
+
+
+def test_a_copied_last_observation_that_the_reader_announces_is_a_note():
+    clean = robot.episode(metadata={"last_observation": "repeated"})
+    for key, rows in clean.observations.items():
+        clean = observed(clean, key, np.concatenate([rows[:-1], rows[-2:-1]]))
+    assert only(findings(clean)).severity is Severity.NOTE
+
+
 # --- whole data sets
 
 

@@ -1,0 +1,136 @@
+"""The sub-commands of robot-rl data, from words to files and exit codes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from data.records import equal
+from data.store import EpisodeStore
+from robot_rl.cli import main
+from robot_rl.cli.data import ACTIONS
+from tests.data.validate import robot
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = EpisodeStore(tmp_path / "run/episodes", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    for seed in range(3):
+        made.write(robot.episode(f"a-{seed}", steps=30, seed=seed))
+    return made
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_every_option_is_explained(action, capsys):
+    assert main(["data", action, "--help"]) == 0
+    assert f"usage: robot-rl data {action}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["vlidate", "x"], "unknown sub-command 'vlidate': did you mean validate"),
+        (["validate", "x", "--ignor", "gap"], "unknown option '--ignor': did you mean --ignore"),
+        (["validate", "x", "--ignore", "gaps"], "unknown kind of finding 'gaps': did you mean gap?"),
+        (["convert", "x", "y", "--to", "lerobt"], "unknown format to write 'lerobt': did you mean lerobot?"),
+        (["label", "x", "--rule", "hg-dager"], "unknown rule 'hg-dager': did you mean hg-dagger"),
+        (["prune", "x", "--keep", "1", "--outcomes", "won"], "unknown outcome 'won'"),
+        (["split", "x", "--out", "y"], "needs one of --parts, --by and --ids"),
+    ],
+)
+def test_a_misspelt_word_gets_a_hint_and_exit_code_2(words, hint, capsys):
+    assert main(["data", *words]) == 2
+    message = capsys.readouterr().err
+    assert hint in message
+    assert message.count("\n") == 1
+
+
+def test_validate_says_what_and_where_and_ends_with_1_only_when_something_is_wrong(store, tmp_path, capsys):
+    out = tmp_path / "found.json"
+    words = ["data", "validate", str(tmp_path / "run"), "--json", str(out)]
+    assert main(words) == 0
+    assert "3 episodes, 90 steps: 0 errors, 0 warnings, 0 notes" in capsys.readouterr().out
+    assert json.loads(out.read_text())["fine"] is True
+    store.write(robot.episode("b-0", steps=30, outcome="unknown"))
+    next((store.path / "a-1/steps").rglob("c.0*")).unlink()
+    assert main(words) == 1
+    said = capsys.readouterr().out
+    assert "error damaged a-1\n    Episode a-1 is damaged" in said
+    assert "warning missing_outcome b-0" in said
+    assert {f["episode"] for f in json.loads(out.read_text())["findings"]} == {"a-1", "b-0"}
+    store.remove("a-1")
+    assert main([*words, "--ignore", "missing_outcome"]) == 0
+    assert "1 of kind missing_outcome ignored" in capsys.readouterr().out
+
+
+def test_thresholds_can_be_set_and_misspelt_ones_get_a_hint(store, capsys):
+    path = str(store.path)
+    assert main(["data", "validate", path, "--thresholds", "saturated", "0.001"]) == 0
+    assert main(["data", "validate", path, "--thresholds", "saturted", "0.5"]) == 1
+    assert "did you mean 'saturated'" in capsys.readouterr().err
+
+
+def test_info_counts_and_writes_json(store, tmp_path, capsys):
+    out = tmp_path / "info.json"
+    assert main(["data", "info", str(store.path), "--json", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "3 episodes, 90 steps" in said
+    assert "outcomes: success 3" in said
+    assert "observation.force at 500 Hz" in said
+    assert "action arm: 3 position, delta, x y z" in said
+    found = json.loads(out.read_text())
+    assert (found["episodes"], found["steps"], found["outcomes"]) == (3, 90, {"success": 3})
+    assert found["streams"]["observation.force"]["rate_hz"] == pytest.approx(500, rel=0.01)
+
+
+def test_convert_and_prune_work_together(store, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    prune = ["data", "prune", str(store.path), "--keep", "1"]
+    assert main([*prune, "--apply"]) == 0
+    assert "0 removed of 3 episodes" in capsys.readouterr().out
+    assert main(["data", "convert", str(store.path), str(copy), "--to", "zarr"]) == 0
+    assert "3 episodes in" in capsys.readouterr().out
+    assert all(equal(EpisodeStore(copy).read(id_), store.read(id_)) for id_ in store.ids())
+    assert main(prune) == 0
+    assert "2 would go of 3" in capsys.readouterr().out
+    assert len(store) == 3
+    out = tmp_path / "pruned.json"
+    assert main([*prune, "--apply", "--json", str(out)]) == 0
+    assert len(store) == 1
+    assert len(json.loads(out.read_text())["removed"]) == 2
+    assert main(["data", "convert", str(store.path), str(copy), "--to", "zarr"]) == 1
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_split_and_merge_give_back_what_there_was(store, tmp_path, capsys):
+    out = tmp_path / "parts"
+    words = ["data", "split", str(store.path), "--out", str(out), "--parts", "train", "0.67", "val", "0.33"]
+    assert main(words) == 0
+    assert "2 episodes in" in capsys.readouterr().out
+    merged = tmp_path / "merged"
+    assert main(["data", "merge", str(out / "train"), str(out / "val"), "--out", str(merged)]) == 0
+    assert EpisodeStore(merged).ids() == store.ids()
+    assert main(["data", "merge", str(merged), str(store.path), "--out", str(tmp_path / "more")]) == 1
+    assert "is taken by an earlier data set" in capsys.readouterr().err
+    by = ["data", "split", str(store.path), "--out", str(tmp_path / "by"), "--by", "outcome"]
+    assert main(by) == 0
+    assert len(EpisodeStore(tmp_path / "by/success")) == 3
+
+
+def test_labels_are_counted_and_written(store, tmp_path, capsys):
+    out = tmp_path / "labels"
+    assert main(["data", "label", str(store.path), "--rule", "hg_dagger", "--out", str(out)]) == 0
+    assert "region autonomous" in capsys.readouterr().out
+    with np.load(out / "a-0.npz", allow_pickle=False) as labels:
+        assert labels["bc_weight"].shape == (30,)
+    assert json.loads((out / "labels.json").read_text())["episodes"] == ["a-0", "a-1", "a-2"]
+    words = ["data", "label", str(store.path), "--rule", "recap", "--advantage", "nothing"]
+    assert main(words) == 1
+    assert "has no diagnostic 'nothing'" in capsys.readouterr().err
+
+
+def test_a_page_is_written(store, tmp_path, capsys):
+    page = tmp_path / "deep" / "page.html"
+    assert main(["data", "html", str(store.path), str(page), "--no-plots"]) == 0
+    assert page.read_text().startswith("<!doctype html>")
+    assert "MB)" in capsys.readouterr().out
