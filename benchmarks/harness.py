@@ -147,6 +147,24 @@ class Share:
         return f"{self.name}: {self.milliseconds:.3f} ms, {100 * self.ratio:.1f} % of {self.whole}"
 
 
+@dataclass(frozen=True)
+class Amount:
+    """Something measured that is no rate with a peer.
+
+    Attributes:
+        text: for people.
+        values: by name, with the unit in the name.
+    """
+
+    name: str
+    text: str
+    values: Mapping[str, Any]
+
+    def line(self) -> str:
+        """The amount as one line for people."""
+        return f"{self.name}: {self.text}"
+
+
 class PartClock:
     """Adds up the processor time of named calls, so that what a step is made of can be told.
 
@@ -214,7 +232,7 @@ def parser(description: str, *, repeats: int = 5) -> argparse.ArgumentParser:
 
 def publish(
     benchmark: str,
-    figures: Sequence[Figure | Share],
+    figures: Sequence[Figure | Share | Amount],
     *,
     skipped: Mapping[str, str] | None = None,
     json_path: Path | None,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from data.writer import RecordingProcess
 
 logger = logging.getLogger(__name__)
+_SPARE = 0.125
+_SMALL = 4096
 
 
 class QueuedRecorder:
@@ -32,7 +34,8 @@ class QueuedRecorder:
 
     Nothing here waits except `finish`, `discard` and `close`. What does not fit into the queue:
 
-    - A sample of a stream is lost and counted.
+    - A sample of a stream is lost and counted. Pictures leave an eighth of the queue to small samples, and
+      these leave half of that to the steps, so that cameras do not crowd out what matters more.
     - A step, with its observation, is held back until the queue has room. When more steps come meanwhile
       only the newest is held, and the others are lost and counted. It is then recorded with the source
       `Source.PAUSED`, so that no transition is made across the gap, and an event says how many are missing.
@@ -102,7 +105,8 @@ class QueuedRecorder:
         """
         self._needs_open()
         facts = {"key": check_key(key), "time": float(time), "wall_time": float(wall_time)}
-        if not self._process.offer("stream", facts, {"value": value}):
+        spare = _SPARE if np.size(value) > _SMALL else _SPARE / 2
+        if not self._process.offer("stream", facts, {"value": value}, spare=spare):
             self._count(key)
 
     def event(self, event: Event) -> None:

@@ -376,6 +376,9 @@ class EpisodeStore:
         )
 
     def _new_recording(self, id_: str) -> Path:
+        for left in self._recording_ids():
+            if left in self:  # its writer died after the commit
+                shutil.rmtree(self.path / _RECORDING / left)
         if id_ in self:
             raise StoreError(f"Episode {id_} exists already in {self.path}; choose another id or remove it.")
         folder = self.path / _RECORDING / id_

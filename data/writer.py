@@ -109,9 +109,20 @@ class RecordingProcess:
         return QueuedRecorder(self, check_id(facts["id"]), facts["metadata"])
 
     def offer(
-        self, kind: str, facts: Mapping[str, Any], arrays: Mapping[str, ArrayLike] | None = None
+        self,
+        kind: str,
+        facts: Mapping[str, Any],
+        arrays: Mapping[str, ArrayLike] | None = None,
+        *,
+        spare: float = 0.0,
     ) -> bool:
         """Put a message into the queue if there is room; never waits.
+
+        Args:
+            kind: What the writer is to do.
+            facts: With this, as JSON.
+            arrays: And these.
+            spare: Share of the queue that must stay free for what matters more.
 
         Returns:
             Whether there was room.
@@ -123,7 +134,7 @@ class RecordingProcess:
         if self._failure is not None:
             raise self._failure
         try:
-            return self._ring.send(encode(kind, facts, arrays or {}))
+            return self._ring.send(encode(kind, facts, arrays or {}), spare=int(spare * self._ring.size))
         except BrokenPipeError:
             raise self._gone() from None
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _PLACE = struct.Struct("<QQ")
 _READ_TO = struct.Struct("<Q")
-_PIPE_BYTES = 1 << 16
+_PIPE_BYTES = 1 << 18
 
 
 class RingSender:
     """The end that writes.
 
     Args:
-        size: Bytes that can wait; at most 4096 messages wait, too.
+        size: Bytes that can wait; at most 16384 messages wait, too.
 
     Attributes:
         child_handles: Memory, places and positions: the handles that the receiving process needs.
@@ -43,7 +43,7 @@ class RingSender:
         self._positions, positions_in = os.pipe()
         for pipe in (self._places, self._positions):
             os.set_blocking(pipe, False)
-        fcntl.fcntl(self._places, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self.child_handles = (memory, places_out, positions_in)
         self._sent = self._read_to = 0
 
@@ -53,8 +53,12 @@ class RingSender:
         self._look()
         return self._sent - self._read_to
 
-    def send(self, parts: Sequence[bytes | memoryview]) -> bool:
+    def send(self, parts: Sequence[bytes | memoryview], *, spare: int = 0) -> bool:
         """Put one message of several parts into the ring.
+
+        Args:
+            parts: What it consists of.
+            spare: Bytes that must stay free after it, for messages that matter more.
 
         Returns:
             Whether there was room for it; nothing of it is kept otherwise.
@@ -68,9 +72,9 @@ class RingSender:
             raise ValueError(f"A message of {length} bytes can never fit a queue of {self.size} bytes.")
         start = self._sent % self.size
         begin = self._sent if start + length <= self.size else self._sent + self.size - start
-        if begin + length - self._read_to > self.size:
+        if begin + length + spare - self._read_to > self.size:
             self._look()
-            if begin + length - self._read_to > self.size:
+            if begin + length + spare - self._read_to > self.size:
                 return False
         place = begin % self.size
         for part in parts:

@@ -65,12 +65,22 @@ def test_what_does_not_fit_is_refused_until_something_was_read():
         assert [bytes(message) for message in arriving] == [b"d" * 60]
 
 
+def test_room_is_spared_for_what_matters_more():
+    with pair(100) as (sender, receiver):
+        assert not sender.send([b"a" * 60], spare=41)
+        assert sender.send([b"a" * 60], spare=40)
+        assert not sender.send([b"b"], spare=40)
+        assert sender.send([b"c" * 40])
+        sender.close()
+        assert [bytes(message) for message in receiver] == [b"a" * 60, b"c" * 40]
+
+
 def test_many_small_messages_fill_the_queue_too():
     with pair(1 << 20) as (sender, receiver):
         count = 0
         while sender.send([b"x"]):
             count += 1
-        assert count == 4096
+        assert count == 16384
         sender.close()
         assert sum(1 for _ in receiver) == count
 
