@@ -43,9 +43,12 @@ class ReadDiffusionPolicy(ReadArrays):
     Attributes:
         missing_chunks: What a chunk without a file means: ``"error"``, or ``"fill"`` the array's fill value.
             Some writers leave chunks out in which every number is that value.
+        pictures: ``"uint8"`` makes 8-bit pictures of those kept as whole floats from 0 to 255; ``"stored"``
+            takes them as they are.
     """
 
     missing_chunks: Literal["error", "fill"] = "error"
+    pictures: Literal["uint8", "stored"] = "uint8"
 
 
 class DiffusionPolicy(Format):
@@ -122,7 +125,7 @@ class _Buffer:
         found = {}
         for name in names:
             values = self.arrays[name].rows(start, stop, budget)
-            if _is_picture(values.shape):
+            if _is_picture(values.shape) and self._options.pictures == "uint8":
                 values = _pictures(values, name, self._files.place)
             found[self._keys[name]] = values
         return found
@@ -194,6 +197,6 @@ def _pictures(values: NDArray[Any], name: str, place: str) -> NDArray[Any]:
     if not np.array_equal(whole, values):
         raise DatasetError(
             f"{place}: data/{name} has the shape of pictures but holds {values.dtype} from {values.min()} to "
-            f"{values.max()}; whole numbers from 0 to 255 are needed. Save it as uint8."
+            f"{values.max()}; whole numbers from 0 to 255 are needed. Say pictures='stored' to take it so."
         )
     return whole

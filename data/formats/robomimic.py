@@ -81,7 +81,7 @@ class _File:
             raise DatasetError(f"{self.place} has no group data; it has {hdf5.children(root)}.")
         self.env_args = _json_attribute(self._data, "env_args")
         self._own = _json_attribute(self._data, OWN)
-        self.options = _with_environment(options, self.env_args)
+        self.options = _with_environment(options, self.env_args, _json_attribute(self._data, "problem_info"))
         self.splits = _splits(root)
         self.demos = self._demos()
 
@@ -150,11 +150,14 @@ def _episodes(path: Path, options: ReadRobomimic) -> Iterator[Episode]:
             yield file.demo(name).episode(splits)
 
 
-def _with_environment(options: ReadRobomimic, env_args: Mapping[str, Any]) -> ReadRobomimic:
+def _with_environment(
+    options: ReadRobomimic, env_args: Mapping[str, Any], problem: Mapping[str, Any]
+) -> ReadRobomimic:
+    """Fill in what the file says; LIBERO's files have the task under ``problem_info``."""
     return replace(
         options,
         rate_hz=names.control_rate(env_args) if options.rate_hz is None else options.rate_hz,
-        task=options.task or names.task_text(env_args),
+        task=options.task or str(problem.get("language_instruction") or names.task_text(env_args)),
         robot=options.robot or names.robot_name(env_args),
     )
 

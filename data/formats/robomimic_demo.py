@@ -73,7 +73,10 @@ class Demo:
             or not len(self._actions)
             or not self._obs
         ):
-            raise DatasetError(f"{self.place} has {hdf5.children(group)}; actions (T, A) and obs are needed.")
+            raise DatasetError(
+                f"{self.place} has {hdf5.children(group)}; actions (T, A) and obs are needed. A file "
+                "with states only gets observations from robomimic's dataset_states_to_obs."
+            )
         self.names = {self._key(name, dataset): name for name, dataset in self._obs.items()}
         self._check()
         own = hdf5.child(group, OWN)

@@ -120,13 +120,16 @@ class Bag:
         yield from heapq.merge(*streams, key=lambda message: message.received_ns)
 
     def _open(self, file: Path) -> None:
-        _check_file(file, self._limit)
+        checked = _check_file(file, self._limit)
         reader = self._rosbag2.Reader(file)
         try:
             reader.open()
         except Exception as error:  # the package raises what it likes on broken content
             raise _damaged(file, error) from error
         self._stack.callback(reader.close)
+        indexed = {chunk.chunk_start_offset for chunk in getattr(reader.storage, "chunks", ())}
+        if not indexed <= checked:
+            raise _damaged(file, ValueError("its index names chunks that are none"))
         self._readers.append(reader)
         for connection in reader.connections:
             known = self.topics.setdefault(connection.topic, connection.msgtype)
@@ -214,10 +217,10 @@ def _part(path: Path, name: str) -> Path:
     )
 
 
-def _check_file(file: Path, limit: int) -> None:
+def _check_file(file: Path, limit: int) -> set[int]:
+    """Where the packed parts of an MCAP file begin; a database has none."""
     if file.suffix == ".mcap":
-        _check_mcap(file, limit)
-        return
+        return _check_mcap(file, limit)
     waiting = file.with_name(file.name + "-wal")
     if waiting.exists() and waiting.stat().st_size:
         raise DatasetError(
@@ -226,9 +229,10 @@ def _check_file(file: Path, limit: int) -> None:
         )
     if set("?#%") & set(str(file)):
         raise DatasetError(f"{file}: a path with '?', '#' or '%' cannot be opened as a database; rename it.")
+    return set()
 
 
-def _check_mcap(file: Path, limit: int) -> None:
+def _check_mcap(file: Path, limit: int) -> set[int]:
     """Walk the records of an MCAP file; the layout is that of its specification."""
     size = file.stat().st_size
     with file.open("rb") as content:
@@ -236,6 +240,7 @@ def _check_mcap(file: Path, limit: int) -> None:
             raise DatasetError(f"{file} does not begin like an MCAP file.")
         end = size - len(_MCAP)
         footer = False
+        chunks = set()
         while content.tell() < end:
             place = content.tell()
             head = content.read(9)
@@ -244,11 +249,13 @@ def _check_mcap(file: Path, limit: int) -> None:
                 raise _cut_short(file, place)
             if code == _CHUNK:
                 _check_chunk(content, length, limit, f"{file}, chunk at byte {place}")
+                chunks.add(place)
             footer = code == _FOOTER
             content.seek(place + 9 + length)
         content.seek(end)
         if not footer or content.read() != _MCAP:
             raise _cut_short(file, end)
+    return chunks
 
 
 def _check_chunk(content: BinaryIO, length: int, limit: int, where: str) -> None:

@@ -16,12 +16,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
 from data.config import from_dict
 from data.errors import DatasetError
+from data.hints import did_you_mean
 from data.layout import check_key
 
 
@@ -113,9 +113,8 @@ def load_mapping(mapping: Path | str | Mapping[str, Any] | None, there: Mapping[
     found = from_dict(BagMapping, _content(mapping))
     for key, topic in found.topics.items():
         if topic.topic not in there:
-            near = get_close_matches(topic.topic, there, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise DatasetError(f"{key}: the bag has no topic {topic.topic!r}.{hint} It has:{listed}")
+            hint = did_you_mean(topic.topic, there)
+            raise DatasetError(f"{key}: the bag has no topic {topic.topic!r}; {hint} It has:{listed}")
     return found
 
 

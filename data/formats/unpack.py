@@ -92,7 +92,15 @@ def _refuse_other_size(said: int | None, size: int) -> None:
 
 def _bounded(make: Callable[[], Any]) -> Callable[[bytes, int], bytes]:
     """Decoder of the standard library that stops one byte after what is expected."""
-    return lambda content, size: bytes(make().decompress(content, size + 1))
+
+    def decode(content: bytes, size: int) -> bytes:
+        decoder = make()
+        raw = bytes(decoder.decompress(content, size + 1))
+        if len(raw) <= size and not decoder.eof:
+            raise UnpackError("it is cut short")
+        return raw
+
+    return decode
 
 
 CODECS: Mapping[str, Callable[[bytes, int], bytes]] = {

@@ -267,3 +267,5 @@ def test_pictures_of_other_numbers_are_refused(tmp_path):
     arrays["img"] /= 255
     with pytest.raises(DatasetError, match="data/img has the shape of pictures but holds float32"):
         open_source(write(tmp_path / "a.zarr", arrays))
+    stored = next(open_source(tmp_path / "a.zarr", pictures="stored").episodes)
+    np.testing.assert_array_equal(stored.observations["observation.images.img"][:4], arrays["img"][:4])

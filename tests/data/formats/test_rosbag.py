@@ -295,7 +295,7 @@ def test_a_sensor_that_stopped_is_noticed_when_asked_for(make, tmp_path):
     [
         (
             {"control": {"topic": "/comands"}},
-            r"no topic '/comands'. Did you mean '/commands'\? It has:\n  /commands  std",
+            r"no topic '/comands'; did you mean '/commands'\? It has:\n  /commands  std",
         ),
         ({"clok": "header"}, "did you mean 'clock'"),
         ({"clock": "head"}, "did you mean 'header'"),
