@@ -110,7 +110,7 @@ def check(tensors: dict[str, torch.Tensor]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, prints and writes; see `--help`."""
     command = parser(str(__doc__).partition("\n")[0], repeats=3)
-    command.add_argument("--episodes", type=int, default=10)
+    command.add_argument("--episodes", type=int, default=5)
     command.add_argument("--steps", type=int, default=100, help="control steps of an episode")
     command.add_argument("--size", type=int, default=128, help="height and width of a picture")
     command.add_argument("--samples", type=int, default=128, help="chunks in a turn")

@@ -84,6 +84,7 @@ def write_lerobot(
         )
         header = {**writer.header, "action_spec": None if action_spec is None else dict(action_spec)}
         with contextlib.ExitStack() as stack:
+            _quiet(stack)
             stack.callback(
                 dataset.finalize
             )  # also after an error: LeRobot would do it later, into a removed folder
@@ -160,6 +161,14 @@ class _Writer:
         lines += [f"{key!r} is new." for key in found.keys() - bare.keys()]
         if lines:
             raise DatasetError(f"Episode {episode.id} does not fit the first one: " + " ".join(lines))
+
+
+def _quiet(stack: contextlib.ExitStack) -> None:
+    """Keep the progress bars that LeRobot's dependency shows for every episode away from the terminal."""
+    datasets = require("datasets", "lerobot", "Writing a LeRobotDataset")
+    if datasets.is_progress_bar_enabled():
+        datasets.disable_progress_bars()
+        stack.callback(datasets.enable_progress_bars)
 
 
 def _fps(episode: Episode, action_spec: Mapping[str, Any] | None, options: WriteLeRobot) -> int:
