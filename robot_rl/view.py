@@ -113,7 +113,7 @@ def touch_images(rows: NDArray[Any], pixels: int = 16) -> NDArray[np.uint8]:
     colour = np.repeat(share[..., -1:], 3, axis=-1)
     if values.shape[-1] >= 3:
         colour[..., :2] = np.maximum(colour[..., :2], share[..., :2])
-    missing = np.isnan(values).any(-1)
+    missing = np.asarray(np.isnan(values).any(-1))
     filled = np.where(missing[..., None], np.array([1.0, 0.0, 1.0]), np.nan_to_num(colour))
     large = np.round(255 * filled).astype(np.uint8).repeat(pixels, axis=1)
     return np.asarray(large.repeat(pixels, axis=2))

@@ -1,6 +1,7 @@
 """Each kind of damage is found and named where it is, and clean recordings give no finding."""
 
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from data.features import Feature
 from data.store import EpisodeStore
 from data.streams import Stream
 from data.validate import Kind, Severity, Thresholds, Validator, validate
+from tests.conftest import REPOSITORY
 from tests.data.validate import robot
 
 
@@ -409,3 +411,12 @@ def test_impossible_thresholds_are_refused():
         Thresholds(frozen_s=0)
     with pytest.raises(ValueError, match="below gap"):
         Thresholds(missed=3.0)
+
+
+def test_the_documentation_lists_every_kind_and_every_threshold_with_its_default():
+    page = (REPOSITORY / "docs/validate.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \| (?:error|warning|note) ", page, re.MULTILINE) == [
+        str(kind) for kind in sorted(Kind, key=lambda kind: page.index(f"| `{kind}` |"))
+    ]
+    for item in fields(Thresholds):
+        assert f"| `{item.name}` | {item.default} |" in page
