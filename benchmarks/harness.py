@@ -22,7 +22,18 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PACKAGES = ("numpy", "mujoco", "gymnasium", "torch", "zarr", "h5py", "robosuite", "lerobot", "diffusers")
+PACKAGES = (
+    "numpy",
+    "mujoco",
+    "gymnasium",
+    "torch",
+    "zarr",
+    "h5py",
+    "robosuite",
+    "lerobot",
+    "stable-baselines3",
+    "diffusers",
+)
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
 
 

@@ -9,7 +9,7 @@ call. LeRobot's random shifts of pictures are off, since the others have none.
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,13 +61,10 @@ def recording(steps: int, generator: np.random.Generator, *, pictures: bool) -> 
 
 
 def as_tensors(batch: Batch) -> list[torch.Tensor]:
-    """Wraps every array of a batch, without a copy."""
-    found: list[torch.Tensor] = []
-    for name in (field.name for field in fields(Batch)):
-        value = getattr(batch, name)
-        arrays = value.values() if isinstance(value, dict) else [value]
-        found += [torch.from_numpy(array) for array in arrays if array is not None]
-    return found
+    """Wraps what the peers hand out too, and the discounts, without a copy."""
+    arrays = [*batch.observations.values(), *batch.next_observations.values()]
+    arrays += [batch.action, batch.reward, batch.discount, batch.terminated, batch.truncated]
+    return [torch.from_numpy(array) for array in arrays]
 
 
 def our_sampling(rows: int, *, pictures: bool) -> Callable[[], Any]:

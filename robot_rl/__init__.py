@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from data.features import Feature as Feature
+    from data.labels import label as label_episode
     from data.records import Episode as Episode
+    from data.replay import ReplayBuffer as ReplayBuffer
+    from data.replay import sample_mixture as sample_mixture
     from data.store import EpisodeStore as EpisodeStore
     from hardware.action_spec import ActionGroup as ActionGroup
     from hardware.action_spec import ActionSpec as ActionSpec
@@ -68,11 +71,13 @@ _EXPORTS = {
     "PolicySpec": "policies.policy:PolicySpec",
     "RefineConfig": "robot_rl.refine:RefineConfig",
     "Refiner": "robot_rl.refiner:Refiner",
+    "ReplayBuffer": "data.replay:ReplayBuffer",
     "RunDirectory": "robot_rl.runs:RunDirectory",
     "Selector": "robot_rl.select.selector:Selector",
     "TrainConfig": "robot_rl.train:TrainConfig",
     "collect_episodes": "robot_rl.collect:collect",
     "evaluate_policy": "robot_rl.evaluate:evaluate",
+    "label_episode": "data.labels:label",
     "load_policy": "policies.checkpoint:load",
     "load_refiner": "robot_rl.parts:load_refiner",
     "make_env": "sim.registry:make",
@@ -81,6 +86,7 @@ _EXPORTS = {
     "refine_policy": "robot_rl.refine:refine",
     "run_wave": "robot_rl.control:run_wave",
     "sample_chunk": "policies.sampler:sample_chunk",
+    "sample_mixture": "data.replay:sample_mixture",
     "save_policy": "policies.checkpoint:save",
     "save_refiner": "robot_rl.parts:save_refiner",
     "train_policy": "robot_rl.train:train",
@@ -107,11 +113,13 @@ __all__ = [
     "PolicySpec",
     "RefineConfig",
     "Refiner",
+    "ReplayBuffer",
     "RunDirectory",
     "Selector",
     "TrainConfig",
     "collect_episodes",
     "evaluate_policy",
+    "label_episode",
     "load_policy",
     "load_refiner",
     "make_env",
@@ -120,6 +128,7 @@ __all__ = [
     "refine_policy",
     "run_wave",
     "sample_chunk",
+    "sample_mixture",
     "save_policy",
     "save_refiner",
     "train_policy",

@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[1]
 LIGHT = [
     "data.records",
     "data.store",
+    "data.labels",
+    "data.replay",
     "data.windows",
     "data.lerobot",
     "hardware",

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from data.statistics import Scaling
 
+type Arrays = dict[str, NDArray[Any]]
+
 
 @dataclass(slots=True, eq=False)
 class Batch:
@@ -98,32 +100,26 @@ def equal(a: Batch, b: Batch) -> bool:
     return all(_same(getattr(a, f.name), getattr(b, f.name)) for f in fields(Batch))
 
 
-def joined(parts: Sequence[Batch]) -> Batch:
-    """Several batches as one.
+def joined(parts: Sequence[Batch], observations: Arrays, next_observations: Arrays) -> Batch:
+    """Several batches as one, whose observations lie in joined arrays already.
 
-    Raises:
-        ValueError: They hold different observations or columns.
+    Args:
+        parts: The batches, alike in what they hold.
+        observations: Those of all parts, by key, (B, ...).
+        next_observations: Likewise.
     """
-    first = parts[0]
-    for part in parts[1:]:
-        held = (part.observations.keys(), part.columns.keys())
-        if held != (first.observations.keys(), first.columns.keys()):
-            raise ValueError(
-                f"Batches hold {sorted(first.observations)} with {sorted(first.columns)} and "
-                f"{sorted(part.observations)} with {sorted(part.columns)}; only like ones can be joined."
-            )
-    names = [f.name for f in fields(Batch) if f.name != "weight"]
-    whole = {name: _joined([getattr(part, name) for part in parts]) for name in names}
+    merged: dict[str, Any] = {"observations": observations, "next_observations": next_observations}
+    merged["columns"] = {
+        key: np.concatenate([part.columns[key] for part in parts]) for key in parts[0].columns
+    }
+    for name in (field.name for field in fields(Batch)):
+        if name not in merged and name != "weight":
+            merged[name] = np.concatenate([getattr(part, name) for part in parts])
+    weight = None
     if any(part.weight is not None for part in parts):
         ones = [np.ones(len(part), np.float32) if part.weight is None else part.weight for part in parts]
-        whole["weight"] = np.concatenate(ones)
-    return Batch(**whole)
-
-
-def _joined(values: list[Any]) -> Any:  # noqa: ANN401 - arrays, or arrays by key
-    if isinstance(values[0], dict):
-        return {key: _joined([value[key] for value in values]) for key in values[0]}
-    return np.concatenate(values)
+        weight = np.concatenate(ones)
+    return Batch(**merged, weight=weight)
 
 
 def _same(a: Any, b: Any) -> bool:  # noqa: ANN401 - an array, arrays by key, or None

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from data.replay.batch import Batch
+from data.replay.batch import Arrays, Batch
 from data.replay.intake import ACTION, COLUMN, OBSERVATION, Form, check, forms, transitions
 from data.replay.ledger import EpisodeTable, Held, Ledger
 from data.replay.reach import Reach
@@ -105,6 +105,11 @@ class ReplayBuffer:
         return self._rings.nbytes + self._whole.nbytes + self._real.nbytes + self._flags.nbytes
 
     @property
+    def forms(self) -> dict[str, Form]:
+        """Shape and type of a row of all that is held, by what it is; empty before the first episode."""
+        return dict(self._forms)
+
+    @property
     def episode_ids(self) -> list[str]:
         """The episodes held, oldest first."""
         return [held.id for held in self._ledger.held]
@@ -164,6 +169,7 @@ class ReplayBuffer:
         sampler: Sampler | None = None,
         *,
         scalings: Mapping[str, Scaling] | None = None,
+        into: tuple[Arrays, Arrays] | None = None,
     ) -> Batch:
         """Draw transitions, with replacement.
 
@@ -172,6 +178,7 @@ class ReplayBuffer:
             rng: The only source of chance: the same generator on the same content gives the same batch.
             sampler: Chooses them; uniformly when None.
             scalings: What to normalise, by observation key or ``"action"``; nothing when None.
+            into: As for `get`.
 
         Raises:
             ValueError: There is nothing to draw from.
@@ -184,12 +191,25 @@ class ReplayBuffer:
             numbers = uniform(first, held, count, rng)
         else:
             numbers, weight = sampler.draw(self, count, rng)
-        batch = self.get(numbers)
+        batch = self.get(numbers, into)
         batch.weight = weight
         return batch if scalings is None else batch.normalised(scalings)
 
-    def get(self, numbers: NDArray[np.int64]) -> Batch:
-        """The transitions of these numbers, (B,) from `first` to `first + len(replay) - 1`."""
+    def room(self, count: int) -> tuple[Arrays, Arrays]:
+        """Arrays for the observations and next observations of `count` transitions, by key, not filled."""
+        forms = [(key, (count, *ring.shape[1:]), ring.dtype) for key, ring in self._observed]
+        now = {key: np.empty(shape, dtype) for key, shape, dtype in forms}
+        return now, {key: np.empty(shape, dtype) for key, shape, dtype in forms}
+
+    def get(self, numbers: NDArray[np.int64], into: tuple[Arrays, Arrays] | None = None) -> Batch:
+        """The transitions of these numbers, (B,) from `first` to `first + len(replay) - 1`.
+
+        Args:
+            numbers: (B,).
+            into: Where to put observations and next observations, by key, each (B, ...); into new arrays when
+                None.
+        """
+        now, later = into or self.room(len(numbers))
         # Numbers go on for ever and slots wrap: shifted to lie within two rounds, `wrap` folds them to one.
         first = self._ledger.first_number
         slots = numbers - (first - first % self.capacity)
@@ -197,8 +217,9 @@ class ReplayBuffer:
         real = self._real.take(slots, 1, None, "wrap")
         flags = self._flags.take(slots, 1, None, "wrap")
         row, after, length, actor_length, steps = whole
-        now = {key: take(ring, row) for key, ring in self._observed}
-        later = {key: take(ring, after) for key, ring in self._observed}
+        for key, ring in self._observed:
+            take(ring, row, now[key])
+            take(ring, after, later[key])
         acted = row if self.reach.chunk is None else self._action_rows(row, length, actor_length)
         return Batch(
             now,
@@ -238,7 +259,7 @@ class ReplayBuffer:
             self._rings.flush()
         facts = {
             "settings": self._settings(),
-            "forms": {name: [list(shape), kind] for name, (shape, kind) in self._forms.items()},
+            "forms": {name: [list(shape), dtype.str] for name, (shape, dtype) in self._forms.items()},
             "ledger": self._ledger.state(),
         }
         return {"facts": facts, "arrays": {name: array.copy() for name, array in arrays.items()}}
@@ -257,7 +278,7 @@ class ReplayBuffer:
                 f"The state is of a replay with {facts['settings']}, this one has {self._settings()}; "
                 "make it with the same settings."
             )
-        self._forms = {name: (tuple(shape), kind) for name, (shape, kind) in facts["forms"].items()}
+        self._forms = {name: (tuple(shape), np.dtype(kind)) for name, (shape, kind) in facts["forms"].items()}
         self._ledger.load_state(facts["ledger"])
         if self._forms and self._rings.folder is not None:
             self._rings.reopen(self._all_forms())
@@ -280,7 +301,7 @@ class ReplayBuffer:
         }
 
     def _all_forms(self) -> dict[str, Form]:
-        stamped: dict[str, Form] = {} if self._rings.folder is None else {_STAMP: ((), "int64")}
+        stamped: dict[str, Form] = {} if self._rings.folder is None else {_STAMP: ((), np.dtype(np.int64))}
         return self._forms | stamped
 
     def _name_rings(self) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from data.replay.reach import Reach
     from data.replay.recording import Recording
 
-type Form = tuple[tuple[int, ...], str]
+type Form = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and type of one row."""
 OBSERVATION, COLUMN, ACTION = "observation/", "column/", "action"
 """How rings are named."""
@@ -51,9 +51,8 @@ def transitions(recordings: Sequence[Recording], reach: Reach) -> Intake:
     """
     lengths = np.array([len(one) for one in recordings])
     total = int(lengths.sum())
-    stops = np.cumsum(lengths)
     final = np.zeros(total, bool)
-    final[stops - 1] = True
+    final[np.cumsum(lengths) - 1] = True
     continuous = _joined([one.continuous for one in recordings], lengths, True)
     actor = _joined([one.actor for one in recordings], lengths, 0)
     starts = _joined([one.starts for one in recordings], lengths, True)
@@ -65,21 +64,22 @@ def transitions(recordings: Sequence[Recording], reach: Reach) -> Intake:
     actor_length = np.minimum(run_lengths(alone), reach.actions)
     use = np.flatnonzero(starts & (found.steps > 0))
     # Each episode has one row more than it has steps.
-    row = use + np.repeat(np.arange(len(lengths)), lengths)[use]
+    episode = np.repeat(np.arange(len(lengths)), lengths)[use]
+    row = use + episode
     steps = found.steps[use]
     return Intake(
         whole=np.stack([row, row + steps, np.minimum(steps, reach.actions), actor_length[use], steps]),
         real=np.stack([found.reward[use], found.discount[use]]).astype(np.float32),
         flags=np.stack([found.terminated[use], found.truncated[use]]),
-        transitions=np.diff(np.searchsorted(use, stops), prepend=0),
+        transitions=np.bincount(episode, minlength=len(lengths)),
     )
 
 
 def forms(recording: Recording) -> dict[str, Form]:
     """Shape and type of a row of everything a replay holds of episodes like this one."""
-    found: dict[str, Form] = {ACTION: (recording.action.shape[1:], "float32")}
+    found: dict[str, Form] = {ACTION: (recording.action.shape[1:], np.dtype(np.float32))}
     for prefix, arrays in ((OBSERVATION, recording.observations), (COLUMN, recording.columns)):
-        found |= {prefix + key: (array.shape[1:], array.dtype.str) for key, array in arrays.items()}
+        found |= {prefix + key: (array.shape[1:], array.dtype) for key, array in arrays.items()}
     return found
 
 

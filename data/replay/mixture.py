@@ -47,12 +47,19 @@ def sample_mixture(
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"share is {share}; the online share of a batch lies between 0 and 1.")
     from_online = round(share * count)
-    parts = [
-        replay.sample(wanted, rng, sampler)
-        for replay, sampler, wanted in zip(
-            (online, prior), samplers, (from_online, count - from_online), strict=True
-        )
-        if wanted
-    ]
-    batch = parts[0] if len(parts) == 1 else joined(parts)
+    drawn = (
+        (online, samplers[0], slice(0, from_online)),
+        (prior, samplers[1], slice(from_online, count)),
+    )
+    used = [one for one in drawn if one[2].stop > one[2].start]
+    forms = [replay.forms for replay, _, _ in used if len(replay)]
+    if any(form != forms[0] for form in forms):
+        raise ValueError(f"Only like replays can be mixed; these hold rows of {forms[0]} and {forms[-1]}.")
+    # Both halves go into the arrays of the whole: joining pictures afterwards would copy them twice.
+    now, later = used[0][0].room(count)
+    parts = []
+    for replay, sampler, rows in used:
+        into = ({key: array[rows] for key, array in arrays.items()} for arrays in (now, later))
+        parts.append(replay.sample(rows.stop - rows.start, rng, sampler, into=(next(into), next(into))))
+    batch = joined(parts, now, later)
     return batch if scalings is None else batch.normalised(scalings)

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
 
-def take(ring: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
-    """Copies of some rows. Much faster than indexing: rows are known to exist, so that nothing is checked."""
-    return ring.take(rows, 0, None, "clip")
+def take(ring: NDArray[Any], rows: NDArray[np.int64], into: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Copies of some rows, put into an array when one is given.
+
+    Much faster than indexing: rows are known to exist, so that nothing is checked.
+    """
+    return ring.take(rows, 0, into, "clip")
 
 
 def uniform(first: int, held: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@ import pytest
 
 from data.features import Feature
 from data.labels import label
-from data.replay import Recording, ReplayBuffer, sample_mixture
+from data.replay import Prioritised, Recording, ReplayBuffer, sample_mixture
 from data.replay.batch import equal
 from data.statistics import Scaling
 
@@ -194,6 +194,23 @@ def test_every_transition_is_drawn_uniformly():
     assert chisquare(np.bincount(drawn, minlength=9)).pvalue > 0.01
 
 
+def test_a_mixture_is_what_its_halves_are():
+    online, prior = ReplayBuffer(20, chunk=2), ReplayBuffer(20, chunk=2)
+    online.extend([recording(1, 5)])
+    prior.extend([recording(2, 5)])
+    rng = np.random.default_rng(0)
+    halves = online.sample(8, rng, Prioritised(online)), prior.sample(8, rng)
+    batch = sample_mixture(online, prior, 16, np.random.default_rng(0), samplers=(Prioritised(online), None))
+    for i, half in enumerate(halves):
+        rows = slice(8 * i, 8 * i + 8)
+        np.testing.assert_array_equal(batch.action[rows], half.action)
+        np.testing.assert_array_equal(batch.number[rows], half.number)
+        for name in ("observations", "next_observations"):
+            for key, array in getattr(half, name).items():
+                np.testing.assert_array_equal(getattr(batch, name)[key][rows], array)
+    np.testing.assert_array_equal(batch.weight, [*halves[0].weight, *np.ones(8)])
+
+
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
 def test_a_mixture_holds_exactly_the_share_of_each_replay(share):
     online, prior = ReplayBuffer(20), ReplayBuffer(20)
@@ -214,7 +231,7 @@ def test_a_mixture_with_an_empty_or_unlike_replay_is_refused():
     blind = recording(2, 5)
     del blind.observations["observation.images.wrist"]
     prior.extend([blind])
-    with pytest.raises(ValueError, match="only like ones can be joined"):
+    with pytest.raises(ValueError, match="Only like replays can be mixed"):
         sample_mixture(online, prior, 32, rng)
     with pytest.raises(ValueError, match="between 0 and 1"):
         sample_mixture(online, prior, 32, rng, share=1.5)
