@@ -18,6 +18,7 @@ from data.images import PictureCodec, PictureError
 from data.layout import episode_from
 from data.manifest import sha256_bytes
 from data.picture_files import ROW, Pictures, read_index
+from data.picture_video import decode_av1
 from data.zarr_files import ArrayMeta, ZarrFileError, group_attributes
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ def _open(folder: Path, path: str, facts: Mapping[str, Any]) -> Pictures:
     if path not in known:
         raise KeyError(f"Episode {folder.name} has no pictures at {path!r}; there are {sorted(known)}.")
     codec = PictureCodec.from_json(known[path]["codec"])
+    if codec.kind == "av1":
+        raise StoreError(
+            f"Episode {folder.name}: {path} is stored as a video, which is read as a whole: use "
+            "EpisodeStore.read."
+        )
     shape = tuple(int(size) for size in known[path]["shape"])
     name = picture_file(path, codec)
     file = _inside(folder, name)
@@ -120,6 +126,13 @@ def _open(folder: Path, path: str, facts: Mapping[str, Any]) -> Pictures:
 
 
 def _unpacked(folder: Path, path: str, facts: Mapping[str, Any]) -> NDArray[np.uint8]:
+    codec = PictureCodec.from_json(facts["pictures"][path]["codec"])
+    if codec.kind == "av1":
+        name = picture_file(path, codec)
+        try:
+            return decode_av1(_inside(folder, name), tuple(facts["pictures"][path]["shape"]))
+        except PictureError as error:
+            raise _damaged(folder, f"{name}: {error}") from error
     with _open(folder, path, facts) as pictures:
         try:
             return pictures[:]

@@ -9,8 +9,9 @@ import numpy as np
 
 from data.episode_folder import EACH, FORMAT, GROUP_FILE, VERSION, digest_of, groups_of, picture_file
 from data.layout import column_names
-from data.manifest import sha256_bytes, sync_folder
+from data.manifest import sha256_bytes, sha256_file, sync_folder
 from data.picture_files import PictureWriter, shard_index
+from data.picture_video import encode_av1
 from data.zarr_files import ArrayMeta, group_bytes, pictures_bytes
 
 if TYPE_CHECKING:
@@ -76,10 +77,28 @@ class FolderWriter:
     def encode(self, path: str, rows: NDArray[Any], codec: PictureCodec) -> None:
         """Write (N, height, width, channels) pictures."""
         codec = codec.fitting(rows.shape[1:])
+        if codec.kind == "av1":
+            self.video(path, codec, rows.shape, rows)
+            return
         writer = PictureWriter(self.place(path, codec), codec, rows.shape[1:])
         table = np.array([writer.add(picture) for picture in rows], np.int64)
         writer.close()
         self.pictures(path, codec, rows.shape[1:], table)
+
+    def video(
+        self,
+        path: str,
+        codec: PictureCodec,
+        shape: tuple[int, ...],
+        pictures: Iterable[NDArray[np.uint8]],
+    ) -> None:
+        """Write (N, height, width, channels) pictures, which come one by one, as a video."""
+        file = self.place(path, codec)
+        encode_av1(file, pictures, shape[1:], codec.quality)
+        size = file.stat().st_size
+        self._files[picture_file(path, codec)] = [size, sha256_file(file)]
+        self._put(f"{path}/bytes/{GROUP_FILE}", ArrayMeta((size,), size, "uint8").to_bytes())
+        self._pictures[path] = {"shape": list(shape), "codec": codec.to_json()}
 
     def place(self, path: str, codec: PictureCodec) -> Path:
         """Where a file of pictures belongs; its folder is made."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _CRC = struct.Struct("<I")
 _JPEG_CHANNELS = {1: "L", 3: "RGB"}
+_VIDEO_SIDE = 64
 _MAX_PICTURE_BYTES = 1 << 30
 
 
@@ -40,7 +41,7 @@ class PictureCodec:
     Attributes:
         kind: ``"lossless"``; ``"jpeg"``, frame by frame; or ``"av1"``, one video per camera, encoded when the
             episode is finished and lossless until then. Pictures with other than 1 or 3 channels are always
-            stored lossless.
+            stored lossless, and so are those with a side below 64 where AV1 was chosen.
         quality: 1 to 100, of JPEG and AV1; more is better and larger. Lossless ignores it.
     """
 
@@ -74,7 +75,8 @@ class PictureCodec:
 
     def fitting(self, shape: tuple[int, ...]) -> PictureCodec:
         """This codec, or lossless where it cannot hold pictures of (height, width, channels)."""
-        return self if shape[2] in _JPEG_CHANNELS else PictureCodec()
+        too_small = self.kind == "av1" and min(shape[:2]) < _VIDEO_SIDE
+        return PictureCodec() if too_small or shape[2] not in _JPEG_CHANNELS else self
 
 
 def is_picture(sample: NDArray[Any]) -> bool:

@@ -97,13 +97,18 @@ class Recording:
     def _adopt(self, writer: FolderWriter, path: str) -> None:
         known = self.pictures[path]
         codec = PictureCodec.from_json(known["codec"])
-        file = writer.place(path, codec)
-        try:
-            os.link(self.folder / known["file"], file)
-        except OSError:  # a file system without links
-            shutil.copyfile(self.folder / known["file"], file)
+        shape = tuple(known["shape"])
         table = np.concatenate(list(self._parts(path)))
-        writer.pictures(path, codec, tuple(known["shape"]), table)
+        source = self.folder / known["file"]
+        if codec.kind == "av1":
+            with Pictures(source, codec, shape, table) as found:
+                writer.video(path, codec, found.shape, (found[row] for row in range(len(found))))
+            return
+        try:
+            os.link(source, writer.place(path, codec))
+        except OSError:  # a file system without links
+            shutil.copyfile(source, writer.place(path, codec))
+        writer.pictures(path, codec, shape, table)
 
     def _first(self, count: int) -> Recording:
         """The first segments; what is known of it is what was known then."""

@@ -7,6 +7,7 @@ import zarr
 from data.errors import DamagedEpisodeError, StoreError
 from data.images import PictureCodec, PictureError
 from data.picture_files import Pictures, PictureWriter
+from data.picture_video import decode_av1, encode_av1
 from data.records import EpisodeBuilder, Outcome, Step, equal
 from data.store import EpisodeStore
 from tests.data.episodes import streaming_episode
@@ -204,3 +205,48 @@ def test_a_picture_of_another_size_is_refused_and_leaves_no_trace(tmp_path):
     recorder.append(step, {KEY: scene()[::-1]})
     recorder.finish()
     np.testing.assert_array_equal(store.read("e").observations[KEY], [scene(), scene()[::-1]])
+
+
+def large(count=5):
+    """Pictures with odd sides, large enough for a video."""
+    return np.stack([np.roll(scene(67, 91), 2 * i, axis=1) for i in range(count)])
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_video_is_made_when_the_episode_is_finished_and_comes_back_close(tmp_path, recorded):
+    store = EpisodeStore(tmp_path / "s", pictures=PictureCodec("av1", 90))
+    target = store.recorder(id="e", task="t") if recorded else EpisodeBuilder(id="e", task="t")
+    target.start({KEY: large()[0], GEL: scene()[:8, :8]})
+    for t in range(4):
+        step = Step(action=[t], wall_time=1e9, monotonic_time=0.1 * t)
+        target.append(step, {KEY: large()[t + 1], GEL: scene()[:8, :8]})
+    made = target.finish("success")
+    if not recorded:
+        store.write(made)
+    found = store.read("e").observations
+    np.testing.assert_array_equal(found[GEL], np.stack([scene()[:8, :8]] * 5))  # too small for a video
+    assert found[KEY].shape == (5, 67, 91, 3)
+    for row, picture in zip(found[KEY].astype(int), large(), strict=True):
+        assert np.abs(row - picture).mean() < 5
+    with pytest.raises(StoreError, match="stored as a video"):
+        store.pictures("e", KEY)
+    assert zarr.open_group(store.path, mode="r")[f"{PATH}/bytes"][4:8].tobytes() == b"ftyp"
+    file = store.path / PATH / "bytes/c.0"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(DamagedEpisodeError, match="Episode e"):
+        store.read("e")
+
+
+def test_a_video_of_another_size_or_length_is_refused(tmp_path):
+    encode_av1(tmp_path / "v", large(), (67, 91, 3), 50)
+    for shape, match in (
+        ((4, 67, 91, 3), "more than 4"),
+        ((6, 67, 91, 3), "holds 5"),
+        ((5, 40, 90, 3), "says 92x68"),
+        ((5, 1 << 20, 1 << 20, 3), "not possible"),
+    ):
+        with pytest.raises(PictureError, match=match):
+            decode_av1(tmp_path / "v", shape)
+    (tmp_path / "v").write_bytes(b"no video")
+    with pytest.raises(PictureError, match="no whole video"):
+        decode_av1(tmp_path / "v", (5, 67, 91, 3))

@@ -431,3 +431,35 @@ def test_killing_the_writer_loses_no_committed_episode_and_mixes_none_up(tmp_pat
 def test_a_store_moved_elsewhere_is_the_same_store(store, tmp_path):
     shutil.move(store.path, tmp_path / "elsewhere")
     assert [found.id for found in EpisodeStore(tmp_path / "elsewhere")] == ["a", "b", "c"]
+
+
+def test_a_durable_store_waits_for_the_disk_and_holds_the_same(tmp_path, monkeypatch):
+    synced = []
+    fsync = os.fsync
+
+    def noted(handle):
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    store = EpisodeStore(tmp_path / "s", durable=True)
+    store.write(episode())
+    record(store, "two", 13).finish("success")
+    assert equal(store.read("one"), episode())
+    np.testing.assert_array_equal(store.read("two").action, episode().action)
+    names = {Path(name).name for name in synced}
+    assert {
+        "journal.jsonl",
+        "segment-000000.npz",
+        "pictures-000",
+        "c.0.0.0.0",
+        "zarr.json",
+        "s",
+        "episode",
+    } <= names
+    for file in (store.path / "two").rglob("*"):
+        moved = file.relative_to(store.path / "two")
+        assert str(store.path / ".recording/two/episode" / moved) in synced
+    count = len(synced)
+    EpisodeStore(tmp_path / "s").write(episode("three"))
+    assert len(synced) == count
