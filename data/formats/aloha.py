@@ -71,7 +71,7 @@ class Aloha(Format):
         if not files:
             raise DatasetError(f"{path} holds no file that ends in .hdf5 or .h5.")
         features, left_out = _describe(files[0], chosen)
-        notes = chosen.notes(times=False, last_observation=False)
+        notes = chosen.notes(times=False, last_observation=False, rewards=False)
         notes += ("The files do not say what actions are; ALOHA's are absolute joint targets, rad.",)
         if left_out:
             notes += (f"Left out, having no row per step: {', '.join(left_out)}.",)

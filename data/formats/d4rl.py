@@ -67,7 +67,8 @@ class D4rl(Format):
             one = hdf5.numbers(
                 flat.known["observations"], Budget(chosen.max_decoded_bytes, str(path)), slice(0, 1)
             )
-        notes = chosen.notes(times=False, last_observation="next_observations" in flat.known)
+        complete, rewarded = "next_observations" in flat.known, "rewards" in flat.known
+        notes = chosen.notes(times=False, last_observation=complete, rewards=rewarded)
         if flat.left_out:
             notes += (f"Left out, having no row per step: {', '.join(flat.left_out)}.",)
         unmarked = sum(not marked for _, _, _, marked in spans)

@@ -77,7 +77,7 @@ class DiffusionPolicy(Format):
         budget = Budget(chosen.max_decoded_bytes, str(path))
         rows = buffer.observations(0, 1, budget)
         spec = None if chosen.action_spec is None else dict(chosen.action_spec)
-        notes = chosen.notes(times="timestamp" in buffer.arrays, last_observation=False)
+        notes = chosen.notes(times="timestamp" in buffer.arrays, last_observation=False, rewards=False)
         if chosen.missing_chunks == "fill":
             notes += tuple(
                 f"{name} lacks chunks; its fill value stands for them." for name in buffer.incomplete

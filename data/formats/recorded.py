@@ -34,7 +34,7 @@ class ReadArrays:
         robot: Which robot, where the file does not say.
         rate_hz: Control rate of a recording without times, Hz; its times are then nominal, counted from 0 s,
             and the metadata say so. Without it they are NaN.
-        last_observation: What stands for the observation after the last step where it was not recorded:
+        last_step: What stands for the observation after the last step where it was not recorded:
             ``"repeat"`` the last one, or ``"drop"`` the last step and keep it in the metadata only.
         action_spec: What actions mean, as `ActionSpec.to_json` gives it, where the file does not say.
         max_decoded_bytes: Greatest size of one episode in memory.
@@ -43,7 +43,7 @@ class ReadArrays:
     task: str = ""
     robot: str = ""
     rate_hz: float | None = None
-    last_observation: Literal["repeat", "drop"] = "repeat"
+    last_step: Literal["repeat", "drop"] = "repeat"
     action_spec: Mapping[str, Any] | None = None
     max_decoded_bytes: int = MAX_DECODED_BYTES
 
@@ -53,25 +53,28 @@ class ReadArrays:
             raise ValueError(f"rate_hz is {self.rate_hz}; a positive number is needed, or nothing.")
         Budget(self.max_decoded_bytes, "options")
 
-    def notes(self, *, times: bool, last_observation: bool) -> tuple[str, ...]:
+    def notes(self, *, times: bool, last_observation: bool, rewards: bool) -> tuple[str, ...]:
         """What is assumed, one sentence each.
 
         Args:
             times: Whether the format records times.
             last_observation: Whether it records the observation after the last step.
+            rewards: Whether it records rewards.
         """
         found = []
         if not times and self.rate_hz is None:
             found.append("Times are not recorded in this format and are NaN; state rate_hz for nominal ones.")
         elif not times:
             found.append(f"Times are nominal: counted from 0 s at {self.rate_hz:g} Hz, not measured.")
-        if not last_observation and self.last_observation == "repeat":
+        if not last_observation and self.last_step == "repeat":
             found.append("The observation after the last step is not recorded; the last one is repeated.")
         elif not last_observation:
             found.append(
                 "The observation after the last step is not recorded; the last step of each episode is left "
                 "out and kept in its metadata."
             )
+        if not rewards:
+            found.append("Rewards are not recorded and are NaN.")
         return tuple(found)
 
 
@@ -82,7 +85,7 @@ class Rows:
     Attributes:
         action: (T, A), executed.
         observations: By LeRobot key, each (T + 1, ...), or all (T, ...).
-        reward: (T,); zeros when None.
+        reward: (T,); NaN when None.
         terminated: The task ended with the last step; otherwise the recording was cut there.
         wall_time: (T,), s; NaN when None.
         monotonic_time: (T,), s; nominal or NaN when None.
@@ -132,17 +135,16 @@ def recorded_episode(id_: str, rows: Rows, options: ReadArrays) -> Episode:
     complete = max(lengths.values()) > steps
     if complete:
         metadata["last_observation"] = "recorded"
-    elif options.last_observation == "repeat":
+    elif options.last_step == "repeat":
         observations = {key: np.concatenate([value, value[-1:]]) for key, value in observations.items()}
         metadata["last_observation"] = "repeated"
     else:
         kept = steps - 1
-        metadata["last_observation"] = "step left out"
-        metadata["left_out_step"] = _last(rows)
+        metadata |= {"last_step": "dropped", "dropped_step": _last(rows)}
     if not kept:
         raise DatasetError(
             f"Episode {id_} has one step and no observation after it; nothing is left with "
-            "last_observation='drop'. Read it with 'repeat'."
+            "last_step='drop'. Read it with 'repeat'."
         )
     ends = rows.terminated and kept == steps
     return Episode(
@@ -187,7 +189,7 @@ def _columns(rows: Rows, kept: int, options: ReadArrays) -> dict[str, Any]:
         "source": np.full(kept, str(Source.DEMO)),
         "segment_id": np.zeros(kept),
         "segment_kind": np.full(kept, "none"),
-        "reward": np.zeros(kept) if rows.reward is None else rows.reward[:kept],
+        "reward": unknown if rows.reward is None else rows.reward[:kept],
         "wall_time": unknown if rows.wall_time is None else rows.wall_time[:kept],
         "monotonic_time": nominal if rows.monotonic_time is None else rows.monotonic_time[:kept],
         "gain": np.ones(kept),
@@ -195,7 +197,7 @@ def _columns(rows: Rows, kept: int, options: ReadArrays) -> dict[str, Any]:
 
 
 def _last(rows: Rows) -> dict[str, Any]:
-    reward = 0.0 if rows.reward is None else float(rows.reward[-1])
+    reward = None if rows.reward is None else float(rows.reward[-1])
     return {"action": rows.action[-1].tolist(), "reward": reward, "terminated": rows.terminated}
 
 

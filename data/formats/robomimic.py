@@ -107,7 +107,9 @@ class _File:
         foreign = [demo for demo in demos if demo.own is None]
         if not foreign:
             return ()
-        found = list(self.options.notes(times=False, last_observation=all(d.complete for d in foreign)))
+        complete = all(demo.complete for demo in foreign)
+        rewarded = all(demo.rewarded for demo in foreign)
+        found = list(self.options.notes(times=False, last_observation=complete, rewards=rewarded))
         early = sum(demo.goes_on_after_done for demo in foreign)
         if early:
             found.append(

@@ -99,6 +99,11 @@ class Demo:
         return bool(self._next)
 
     @property
+    def rewarded(self) -> bool:
+        """Whether rewards are there."""
+        return hdf5.child(self._group, "rewards") is not None
+
+    @property
     def goes_on_after_done(self) -> bool:
         """Whether a step before the last one is done."""
         dones = self._column("dones", Budget(1 << 30, self.place))

@@ -162,6 +162,7 @@ class _Recording:
                 f"{self._first} commands came before the first message of every sensor and are left out."
             )
         found.append("The last command is left out: it only tells when the last observation was.")
+        found.append("Rewards are not recorded and are NaN.")
         for key, track in self._tracks.items():
             if track.decoder.skipped:
                 found.append(f"{key}: {track.decoder.skipped} messages had nothing of what is wanted.")

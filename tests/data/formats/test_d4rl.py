@@ -87,11 +87,11 @@ def test_timeouts_are_cuts_and_a_terminal_beside_one_is_an_end(tmp_path):
 def test_the_last_step_may_be_left_out_and_is_kept_in_the_metadata(tmp_path):
     content = arrays()
     del content["next_observations"]
-    first, second = open_source(write(tmp_path / "a.h5", content), last_observation="drop").episodes
+    first, second = open_source(write(tmp_path / "a.h5", content), last_step="drop").episodes
     assert len(first) == 2
     assert not first.terminated.any()
     assert first.truncated.tolist() == [False, True]
-    assert first.metadata["left_out_step"] == {
+    assert first.metadata["dropped_step"] == {
         "action": content["actions"][2].tolist(),
         "reward": 0.25,
         "terminated": True,
@@ -115,6 +115,14 @@ def test_what_is_read_can_be_stored(file, tmp_path):
     for episode in open_source(file).episodes:
         store.write(episode)
     assert all(map(equal, store, open_source(file).episodes))
+
+
+def test_rewards_that_are_not_recorded_are_nan(tmp_path):
+    content = arrays()
+    del content["rewards"]
+    source = open_source(write(tmp_path / "a.h5", content))
+    assert np.isnan(next(source.episodes).reward).all()
+    assert "Rewards are not recorded and are NaN." in source.notes
 
 
 def test_a_nan_observation_is_no_jump(tmp_path):

@@ -221,7 +221,7 @@ def test_without_next_observations_the_last_one_is_repeated_or_its_step_left_out
     quaternion = found.observations["observation.robot0_eef_quat"]
     np.testing.assert_array_equal(quaternion[-1], quaternion[-2])
     assert any("last one is repeated" in note for note in source.notes)
-    shorter = list(open_source(path, last_observation="drop").episodes)[1]
+    shorter = list(open_source(path, last_step="drop").episodes)[1]
     assert len(shorter) == 3
     np.testing.assert_array_equal(shorter.observations["observation.robot0_eef_quat"], quaternion[:-1])
 
