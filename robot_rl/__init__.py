@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
+    from data.events import Event as Event
     from data.features import Feature as Feature
+    from data.images import PictureCodec as PictureCodec
     from data.labels import label as label_episode
     from data.records import Episode as Episode
     from data.replay import ReplayBuffer as ReplayBuffer
     from data.replay import sample_mixture as sample_mixture
     from data.store import EpisodeStore as EpisodeStore
+    from data.writer import RecordingProcess as RecordingProcess
     from hardware.action_spec import ActionGroup as ActionGroup
     from hardware.action_spec import ActionSpec as ActionSpec
     from policies.checkpoint import load as load_policy
@@ -64,11 +67,14 @@ _EXPORTS = {
     "DenoiseState": "policies.hooks:DenoiseState",
     "Episode": "data.records:Episode",
     "EpisodeStore": "data.store:EpisodeStore",
+    "Event": "data.events:Event",
     "EvaluateConfig": "robot_rl.evaluate:EvaluateConfig",
     "Feature": "data.features:Feature",
     "NoisePolicy": "robot_rl.noise.policy:NoisePolicy",
+    "PictureCodec": "data.images:PictureCodec",
     "Policy": "policies.policy:Policy",
     "PolicySpec": "policies.policy:PolicySpec",
+    "RecordingProcess": "data.writer:RecordingProcess",
     "RefineConfig": "robot_rl.refine:RefineConfig",
     "Refiner": "robot_rl.refiner:Refiner",
     "ReplayBuffer": "data.replay:ReplayBuffer",
@@ -107,10 +113,13 @@ __all__ = [
     "Episode",
     "EpisodeStore",
     "EvaluateConfig",
+    "Event",
     "Feature",
     "NoisePolicy",
+    "PictureCodec",
     "Policy",
     "PolicySpec",
+    "RecordingProcess",
     "RefineConfig",
     "Refiner",
     "ReplayBuffer",
