@@ -9,17 +9,18 @@ says that the motion is recorded before the command that caused it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from data.validate.correlation import Correlation, Lag
 from data.validate.finding import Finding, Kind, Severity
-from data.validate.signals import action_feature, action_names, per_dimension, period, state_of
+from data.validate.signals import action_feature, action_names, control_period, per_dimension, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from data.features import Features
     from data.records import Episode
@@ -29,103 +30,12 @@ MODES = ("delta", "absolute")
 _LAG_S = 0.6
 _FEWEST_LAGS, _MOST_LAGS = 5, 30
 _SHORTEST = 8
+_FEW = 3
+"""Fewer episodes cannot tell which one is unlike the others."""
+_NOTED = 2
+"""Steps of lag, or of difference in lag, that are worth a word."""
 _PLAUSIBLE = 3
 """Steps that a robot may lag behind where the length of a step is not known."""
-_OVERLAP = 0.6
-"""Share of the rows that command and motion must have in common at a lag, lest a few rows decide."""
-
-
-@dataclass(frozen=True)
-class Lag:
-    """How far the motion is behind the action.
-
-    Attributes:
-        steps: Lag with the highest correlation; negative when the motion comes first.
-        correlation: Mean over the action's dimensions at that lag.
-        plausible: Highest one among the lags that a robot can have.
-    """
-
-    steps: int
-    correlation: float
-    plausible: float
-
-
-@dataclass(frozen=True, eq=False)
-class Correlation:
-    """Sums that a lag is found from; those of several episodes add up.
-
-    Attributes:
-        products: (2 L + 1, A, S), of centred commands and motions, by lag from -L to L.
-        shares: (2 L + 1,), share of the rows that both have at a lag, times the rows.
-        command: (A,), sum of squares.
-        motion: (S,), sum of squares.
-        steps: Rows.
-    """
-
-    products: NDArray[np.float64]
-    shares: NDArray[np.float64]
-    command: NDArray[np.float64]
-    motion: NDArray[np.float64]
-    steps: int
-
-    @classmethod
-    def of(cls, command: NDArray[np.float64], motion: NDArray[np.float64], lags: int) -> Self:
-        """Sums of one episode.
-
-        Args:
-            command: (T, A).
-            motion: (T, S), the change of the state in each step.
-            lags: L.
-        """
-        u, r = _centred(command), _centred(motion)
-        count = len(u)
-        products, shares = [], []
-        for lag in range(-lags, lags + 1):
-            a, b = (u[: count - lag], r[lag:]) if lag >= 0 else (u[-lag:], r[: count + lag])
-            products.append(a.T @ b)
-            shares.append(len(a))
-        return cls(np.stack(products), np.array(shares, float), (u**2).sum(0), (r**2).sum(0), count)
-
-    def __add__(self, other: Correlation) -> Correlation:
-        """The sums of both."""
-        return Correlation(
-            self.products + other.products,
-            self.shares + other.shares,
-            self.command + other.command,
-            self.motion + other.motion,
-            self.steps + other.steps,
-        )
-
-    def lag(self, *, paired: bool, plausible: int) -> Lag | None:
-        """The lag, or None where nothing moved.
-
-        Args:
-            paired: Whether dimension i of the action moves that of the state; else the best one is taken.
-            plausible: Greatest lag that a robot can have, in steps.
-        """
-        enough = np.flatnonzero(self.shares >= _OVERLAP * self.steps)
-        power = np.sqrt(np.outer(self.command, self.motion))
-        moving = np.flatnonzero(self.command > 0)
-        if not len(moving) or not (self.motion > 0).any():
-            return None
-        weight = self.steps / self.shares[enough][:, None, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = np.where(power > 0, self.products[enough] / power, 0.0) * weight
-        partner = moving if paired else np.abs(values).max(0)[moving].argmax(1)
-        curves = values[:, moving, partner]
-        signs = np.sign(curves[np.abs(curves).argmax(0), np.arange(len(moving))])
-        score = (curves * signs).mean(1)
-        lags = enough - len(self.shares) // 2
-        possible = score[(lags >= 0) & (lags <= plausible)]
-        best = int(score.argmax())
-        return Lag(int(lags[best]), float(score[best]), float(possible.max()))
-
-
-def _centred(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Deviation from the mean, its rare extremes cut off: one jump must not outweigh all other rows."""
-    low, high = np.quantile(rows, [0.01, 0.99], axis=0)
-    limited = np.clip(rows, low, high)
-    return np.asarray(limited - limited.mean(0))
 
 
 class Alignment:
@@ -145,6 +55,7 @@ class Alignment:
         self._thresholds = thresholds
         self._short: dict[str, Correlation] = {}
         self._all: dict[str, Correlation] = {}
+        self._told: list[tuple[str, int, Lag]] = []
         self._lags: int | None = None
         self._paired = False
         self._seconds = 0.0
@@ -152,9 +63,7 @@ class Alignment:
     def check(self, episode: Episode) -> Iterator[Finding]:
         """One episode; those too short to tell are kept for `finish`."""
         state = state_of(episode, self._features)
-        usual = period(episode.monotonic_time)
-        if not usual > 0:  # no usable times: what is declared, else lags are told in steps only
-            usual = 1 / float((self._action_spec or {}).get("rate_hz") or np.nan)
+        usual = control_period(episode, self._action_spec)  # where it is NaN, lags are told in steps only
         if state is None or len(episode) < _SHORTEST:
             return
         if not (np.isfinite(state.flat).all() and np.isfinite(episode.action).all()):
@@ -172,14 +81,49 @@ class Alignment:
         if len(episode) < self._thresholds.lag_steps:
             self._add(self._short, sums)
         else:
-            yield from self._verdict(self._best(sums), episode.id, len(episode))
+            found = self._best(sums)
+            reported = list(self._verdict(found, episode.id, len(episode)))
+            yield from reported
+            if found and not reported and found.correlation >= self._thresholds.correlation:
+                self._told.append((episode.id, len(episode), found))
         if self._paired:
             yield from self._lead(episode, state.flat, declared or state.feature.names or names)
 
     def finish(self) -> Iterator[Finding]:
-        """What the short episodes say together."""
+        """What the short episodes say together, which lags differ from the others', and one of all."""
         if self._short and next(iter(self._short.values())).steps >= self._thresholds.lag_steps:
             yield from self._verdict(self._best(self._short), "", None)
+        yield from self._outliers()
+        common = self.lag
+        if common is not None and common[0].steps >= _NOTED and self._possible(common[0]):
+            text = (
+                f"The motion follows its action by {self._size(common[0].steps)} in all episodes together. "
+                "An arm can be that slow; if this one is not, a buffer or another clock delays a sensor."
+            )
+            yield Finding(kind=Kind.MISALIGNED, severity=Severity.NOTE, message=text, feature="action")
+
+    def _outliers(self) -> Iterator[Finding]:
+        """Episodes whose lag a robot can have, but not this one, as the others tell."""
+        if len(self._told) < _FEW:
+            return
+        usual = round(float(np.median([lag.steps for _, _, lag in self._told])))
+        for id_, rows, lag in self._told:
+            clear = lag.correlation - lag.curve.get(usual, 0.0) >= self._thresholds.margin
+            if abs(lag.steps - usual) < _NOTED or not clear:
+                continue
+            text = (
+                f"The motion follows its action by {self._size(lag.steps)}, in most episodes by {usual}. "
+                f"Pair action t with observation t{lag.steps - usual:+d}, or leave the episode out."
+            )
+            yield Finding(
+                kind=Kind.MISALIGNED,
+                severity=Severity.WARNING,
+                message=text,
+                episode=id_,
+                feature="action",
+                first_step=0,
+                last_step=rows - 1,
+            )
 
     @property
     def lag(self) -> tuple[Lag, float] | None:
@@ -220,12 +164,18 @@ class Alignment:
         found = [value.lag(paired=self._paired, plausible=plausible) for value in sums.values()]
         return max((lag for lag in found if lag), key=lambda lag: lag.correlation, default=None)
 
+    def _possible(self, lag: Lag) -> bool:
+        return lag.correlation - lag.plausible < self._thresholds.margin
+
+    def _size(self, steps: int) -> str:
+        seconds = abs(steps) * self._seconds
+        return f"{abs(steps)} steps" + ("" if np.isnan(seconds) else f" ({seconds:.2g} s)")
+
     def _verdict(self, lag: Lag | None, id_: str, rows: int | None) -> Iterator[Finding]:
         t = self._thresholds
-        if lag is None or lag.correlation < t.correlation or lag.correlation - lag.plausible < t.margin:
+        if lag is None or lag.correlation < t.correlation or self._possible(lag):
             return
-        seconds = abs(lag.steps) * self._seconds
-        size = f"{abs(lag.steps)} steps" + ("" if np.isnan(seconds) else f" ({seconds:.2g} s)")
+        size = self._size(lag.steps)
         what = (
             f"The motion comes {size} before the action that causes it"
             if lag.steps < 0

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from data.records import Episode
 
 STATE = "observation.state"
+SIMULATION = "simulation"
+"""The robot of episodes that the control loop records in a simulation."""
+_JITTER = 0.02
 _NO_STATE = ("image", "tactile", "wrench", "force", "effort", "environment")
 
 
@@ -103,6 +106,25 @@ def observation_times(episode: Episode) -> NDArray[np.float64]:
 def period(times: NDArray[np.float64]) -> float:
     """Usual time between two samples, s; 0 for a single one."""
     return float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+
+
+def free_running(episode: Episode) -> bool:
+    """Whether a simulation stepped as fast as it could, so that its times say nothing of the robot.
+
+    The intervals of such a recording vary with the load of the computer; a simulated clock's are all equal.
+    """
+    steps = np.diff(episode.monotonic_time)
+    usual = float(np.median(steps)) if len(steps) else 0.0
+    return episode.robot == SIMULATION and usual > 0 and float(steps.std()) > _JITTER * usual
+
+
+def control_period(episode: Episode, action_spec: Mapping[str, Any] | None) -> float:
+    """Time of one control step, s: measured where that says something, else declared, else NaN."""
+    measured = period(episode.monotonic_time)
+    if measured > 0 and not free_running(episode):
+        return measured
+    declared = float((action_spec or {}).get("rate_hz") or np.nan)
+    return measured if np.isnan(declared) and measured > 0 else 1 / declared
 
 
 def action_feature(episode: Episode, action_spec: Mapping[str, Any] | None) -> Feature:

@@ -55,7 +55,7 @@ class Thresholds:
     constant: float = 1e-4
     constant_beside: float = 1e-3
     constant_floor: float = 1e-6
-    lag_steps: int = 40
+    lag_steps: int = 20
     lag_s: float = 0.15
     correlation: float = 0.5
     margin: float = 0.1

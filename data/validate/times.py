@@ -8,7 +8,7 @@ import numpy as np
 
 from data.steps import Source
 from data.validate.finding import Finding, Kind, Severity
-from data.validate.signals import period, stream_name
+from data.validate.signals import free_running, period, stream_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,17 @@ def check_times(
         thresholds: From where on something counts as wrong.
     """
     declared = (action_spec or {}).get("rate_hz")
-    yield from _check(episode, STEPS, episode.monotonic_time, declared, thresholds)
+    times = episode.monotonic_time
+    if declared and free_running(episode) and _another_rate(period(times), declared, thresholds):
+        yield from _order(episode, STEPS, times, np.diff(times))
+        rate = 1 / period(times)
+        text = (
+            f"A simulation that stepped as fast as it could: its times are the computer's ({rate:.3g} Hz) and "
+            f"not the robot's ({declared:.3g} Hz). Count in steps, not in seconds."
+        )
+        yield Finding(kind=Kind.RATE, severity=Severity.NOTE, message=text, episode=episode.id, feature=STEPS)
+    else:
+        yield from _check(episode, STEPS, times, declared, thresholds)
     for key, stream in episode.streams.items():
         yield from _check(episode, stream_name(key), stream.times, None, thresholds)
         yield from _covers(episode, stream_name(key), stream.times, thresholds)
@@ -63,7 +73,7 @@ def _check(
     if usual <= 0:
         return
     yield from _gaps(episode, key, times, steps / usual, thresholds)
-    if declared and abs(usual * declared - 1) > thresholds.rate and len(times) > 2:
+    if declared and len(times) > 2 and _another_rate(usual, declared, thresholds):
         text = (
             f"Samples come at {1 / usual:.4g} Hz, {declared:.4g} Hz were declared. Correct the declaration, "
             "or find out why the loop ran at another rate: delta actions mean another speed then."
@@ -72,6 +82,10 @@ def _check(
         yield Finding.at(
             Kind.RATE, Severity.WARNING, text, episode=episode.id, feature=key, times=times, rows=rows
         )
+
+
+def _another_rate(usual: float, declared: float, thresholds: Thresholds) -> bool:
+    return abs(usual * declared - 1) > thresholds.rate
 
 
 def _covers(

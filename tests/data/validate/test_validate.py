@@ -108,6 +108,19 @@ def test_a_wrong_rate_is_found_and_both_rates_are_said():
     assert "15 Hz, 20 Hz were declared" in found.message
 
 
+def test_a_simulation_that_steps_as_fast_as_it_can_is_a_note_and_a_simulated_clock_is_held_to_its_rate():
+    fast = 100 + np.cumsum(np.random.default_rng(0).uniform(0.01, 0.03, 120))
+    fast[60:] += 0.5
+    clean = robot.episode(streams=False, robot="simulation")
+    found = only(findings(replace(clean, monotonic_time=fast)))
+    assert (found.kind, found.severity) == (Kind.RATE, Severity.NOTE)
+    steady = 100 + np.arange(120) / 10.0
+    assert only(findings(replace(clean, monotonic_time=steady))).severity is Severity.WARNING
+    assert {f.severity for f in findings(replace(clean, monotonic_time=fast, robot="arm"))} == {
+        Severity.WARNING
+    }
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite_are_found_by_dimension(value):
     found = only(findings(changed(robot.episode(), "observation.wrench", (slice(40, 43), 2), value)))
@@ -218,10 +231,24 @@ def test_absolute_targets_are_aligned_too():
 
 
 def test_short_episodes_are_aligned_together():
-    episodes = [robot.episode(f"a-{seed}", steps=25, seed=seed, lag=0) for seed in range(8)]
+    episodes = [robot.episode(f"a-{seed}", steps=15, seed=seed, lag=0) for seed in range(12)]
     late = [replace(e, action=np.roll(e.action, 3, axis=0)) for e in episodes]
     found = only(findings(*late))
     assert (found.kind, found.episode) == (Kind.MISALIGNED, "")
+
+
+def test_an_episode_with_another_lag_than_the_others_is_found():
+    episodes = [robot.episode(f"a-{seed}", seed=seed, lag=0) for seed in range(5)]
+    late = robot.episode("a-4", seed=4, lag=3)
+    found = only(findings(*episodes[:4], late))
+    assert (found.kind, found.severity, found.episode) == (Kind.MISALIGNED, Severity.WARNING, "a-4")
+    assert "by 3 steps (0.15 s), in most episodes by 0" in found.message
+    assert "observation t+3" in found.message
+
+
+def test_a_lag_that_all_episodes_have_is_a_note():
+    found = only(findings(*(robot.episode(f"a-{seed}", seed=seed, lag=3) for seed in range(4))))
+    assert (found.kind, found.severity, found.episode) == (Kind.MISALIGNED, Severity.NOTE, "")
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-8])
