@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from data.errors import DatasetError
+from data.features import Feature
 from data.lerobot_index import CAMERA_TYPES, Place, read_index, read_table
 from data.statistics import FeatureStatistics, compute_statistics
 from data.video import PictureError, decode_picture, read_frames
@@ -25,8 +26,7 @@ from data.windows import Trajectory
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from data.features import Feature
-
+_NUMBER = Feature((), "float64")  # index columns are doubles in some datasets
 _NEEDED = ("timestamp", "frame_index", "task_index", "episode_index")
 
 
@@ -163,12 +163,12 @@ class LeRobotFolder:
             raise KeyError(f"No episode {id_} in {self.path}; it has {self.ids}.")
         keys = [key for key in self.features if key not in self.cameras]
         table = self._rows(id_, self._index.places[id_], [*_NEEDED, *keys])
-        order = _integers(table["frame_index"].to_numpy(), "frame_index", id_)
+        order = _integers(self._column(table, "frame_index", _NUMBER), "frame_index", id_)
         if not np.array_equal(order, np.arange(len(order))):
             raise DatasetError(
                 f"Episode {id_} of {self.path}: frame_index does not count from 0 in steps of 1."
             )
-        numbers = _integers(table["task_index"].to_numpy(), "task_index", id_)
+        numbers = _integers(self._column(table, "task_index", _NUMBER), "task_index", id_)
         unknown = sorted(set(numbers.tolist()) - self._index.tasks.keys())
         if unknown:
             raise DatasetError(
@@ -176,7 +176,9 @@ class LeRobotFolder:
             )
         tasks = tuple(self._index.tasks[number] for number in numbers.tolist())
         columns = {key: self._column(table, key, self.features[key]) for key in keys}
-        times = table["timestamp"].to_numpy().astype(np.float64)
+        times = self._column(table, "timestamp", _NUMBER)
+        if not np.isfinite(times).all():
+            raise DatasetError(f"Episode {id_} of {self.path}: timestamp is not finite; repair the dataset.")
         return LeRobotEpisode(id_, tasks[0], tasks, times, columns, self.fps, self)
 
     def statistics(self) -> dict[str, FeatureStatistics]:
@@ -217,14 +219,16 @@ class LeRobotFolder:
         if camera not in table.schema.names:
             raise DatasetError(f"{self.path} declares {camera!r}, but its data have {table.schema.names}.")
         entries = table[camera].take(pa.array(steps)).to_pylist()
-        contents = [entry.get("bytes") if isinstance(entry, dict) else entry for entry in entries]
-        missing = [int(step) for step, content in zip(steps, contents, strict=True) if not content]
+        contents: list[Any] = [e.get("bytes") if isinstance(e, dict) else e for e in entries]
+        missing = [
+            int(s) for s, content in zip(steps, contents, strict=True) if not isinstance(content, bytes)
+        ]
         if missing:
             raise DatasetError(
                 f"Episode {id_} of {self.path} has no picture of {camera} inside its file at steps "
                 f"{missing[:5]}; pictures beside it are not read."
             )
-        pictures = [decode_picture(content, size, declared=declared) for content in contents if content]
+        pictures = [decode_picture(content, size, declared=declared) for content in contents]
         return np.stack(pictures) if pictures else np.zeros((0, *(size or declared), 3), np.uint8)
 
     def _size(self, camera: str) -> tuple[int, int]:
@@ -254,7 +258,7 @@ class LeRobotFolder:
             raise DatasetError(
                 f"{key!r} in {self.path} has {column.null_count} empty entries; repair the dataset."
             )
-        while isinstance(column, pa.Array) and pa.types.is_nested(column.type):
+        while isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
             column = column.flatten()
         kind = column.type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
@@ -269,7 +273,8 @@ class LeRobotFolder:
 
 
 def _integers(values: NDArray[Any], name: str, id_: int) -> NDArray[np.int64]:
-    whole = values.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # NaN becomes some number, which differs
+        whole = values.astype(np.int64)
     if not np.array_equal(whole, values):
         raise DatasetError(f"Episode {id_}: {name} holds {values[whole != values][:1]}, no whole number.")
     return whole

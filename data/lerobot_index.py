@@ -191,12 +191,14 @@ def _places_v3(path: Path, info: Mapping[str, Any], videos: list[str]) -> Iterat
 def _video_v3(path: Path, info: Mapping[str, Any], row: Mapping[str, Any], camera: str) -> tuple[str, float]:
     names = ("chunk_index", "file_index")
     values: dict[str, int | str] = {name: _number(path, row, f"videos/{camera}/{name}") for name in names}
-    start = float(_entry(path, row, f"videos/{camera}/from_timestamp"))
-    return _fill(path, info["video_path"], {**values, "video_key": camera}), start
+    start = _entry(path, row, f"videos/{camera}/from_timestamp")
+    if not isinstance(start, int | float) or not math.isfinite(start) or start < 0:
+        raise DatasetError(f"The episode table in {path} has from_timestamp {start!r} for {camera}.")
+    return _fill(path, info["video_path"], {**values, "video_key": camera}), float(start)
 
 
 def _places_v2(path: Path, info: Mapping[str, Any], videos: list[str]) -> Iterator[tuple[int, Place]]:
-    per_chunk = int(info.get("chunks_size") or 1000)
+    per_chunk = max(1, _number(path, {"chunks_size": 1000, **info}, "chunks_size"))
     for row in _json_lines(path, "meta/episodes.jsonl", "without it no episode is found"):
         number = _number(path, row, "episode_index")
         values: dict[str, int | str] = {"episode_chunk": number // per_chunk, "episode_index": number}
@@ -240,6 +242,8 @@ def _fill(path: Path, template: object, values: Mapping[str, int | str]) -> str:
         return str(value).zfill(int(match[2] or 0)) if isinstance(value, int) else value
 
     place = _FIELD.sub(fill, str(template))
+    if "\0" in place:
+        raise DatasetError(f"{path}: path template {template!r} holds a zero byte; it is not read.")
     target = (path / place).resolve()
     # The hub's cache keeps a dataset's files as links to a folder beside its revisions.
     allowed = (path.resolve(), path.resolve().parent.parent / "blobs")

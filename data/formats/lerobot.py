@@ -68,21 +68,24 @@ class LeRobot(Format):
 
 
 def _with_sidecar(folder: LeRobotFolder, sidecar: Sidecar, options: ReadLeRobot) -> Source:
-    header = sidecar.header
     if sidecar.numbers != set(folder.ids):
         raise _stale(folder, f"it has episodes {sorted(sidecar.numbers)}, the dataset {folder.ids}")
-    features = from_json(header["features"])
-    pictures, arrays = (tuple(header["columns"][kind]) for kind in ("pictures", "arrays"))
+    try:
+        features = from_json(sidecar.header["features"])
+        pictures, arrays = (tuple(sidecar.header["columns"][kind]) for kind in ("pictures", "arrays"))
+        columns = {key: features[key].shape for key in (*pictures, *arrays)}
+        lossy, action_spec = sidecar.header["lossy"], sidecar.header["action_spec"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _stale(folder, f"its header is not what it should be ({error!r})") from error
     said = []
-    if pictures and header["lossy"]:
+    if pictures and lossy:
         said.append(f"Pictures of {', '.join(pictures)} were compressed with loss.")
     if pictures and not options.cameras:
         said.append(f"Pictures are not read: {', '.join(pictures)}.")
         features = {key: feature for key, feature in features.items() if key not in pictures}
-        pictures = ()
-    columns = {key: features[key].shape for key in (*pictures, *arrays)}
+        columns = {key: shape for key, shape in columns.items() if key in features}
     episodes = _joined(folder, sidecar, columns, features)
-    return Source(features, header["action_spec"], len(folder), episodes, tuple(said))
+    return Source(features, action_spec, len(folder), episodes, tuple(said))
 
 
 def _joined(
@@ -97,7 +100,7 @@ def _joined(
             wanted = {f"observations/{key}" for key in features}
             kept = {k: v for k, v in arrays.items() if k in wanted or not k.startswith("observations/")}
             episode = episode_from(facts, kept)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _stale(folder, f"episode {found.id}: {error}") from error
         _refuse_other(folder, found, episode)
         yield episode

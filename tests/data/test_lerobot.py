@@ -384,3 +384,60 @@ def test_a_real_arm_is_read_as_its_notes_say():
     assert int((np.diff(found.columns["action"], axis=0) == 0).all(axis=1).sum()) == 69
     assert int((np.diff(found.columns["observation.state"], axis=0) == 0).all(axis=1).sum()) == 64
     assert found.frames("observation.images.wrist", [0, 299]).shape == (2, 240, 424, 3)
+
+
+@pytest.mark.parametrize("entry", [b"no picture", 0, "text", {"path": "a"}, [1]])
+def test_what_is_no_picture_is_refused(tmp_path, entry):
+    root = write_dataset_v2(tmp_path / "set", images=True)
+    file = root / "data/chunk-000/episode_000000.parquet"
+    table = pq.read_table(file).drop_columns(CAMERA)
+    pq.write_table(table.append_column(CAMERA, pa.array([entry] * 5)), file)
+    with pytest.raises(DatasetError, match="picture"):
+        LeRobotFolder(root).read(0).frames(CAMERA)
+
+
+def replace_column(root, name, values):
+    file = next(root.glob("data/chunk-000/*.parquet"))
+    table = pq.read_table(file)
+    pq.write_table(table.set_column(table.schema.get_field_index(name), name, pa.array(values)), file)
+
+
+@pytest.mark.parametrize("key", ["frame_index", "task_index", "timestamp", "action"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b"ab"] * 16,
+        ["x"] * 16,
+        [{"bytes": b"ab"}] * 16,
+        [[1.0, 2.0, 3.0]] * 16,
+        [[[1.0], [2.0], [4.0]]] * 16,
+        [float("nan")] * 16,
+        [None, *range(15)],
+    ],
+    ids=["bytes", "text", "struct", "list", "nested", "nan", "empty"],
+)
+def test_index_columns_of_any_other_kind_are_refused(broken, key, values):
+    replace_column(broken, key, values)
+    with pytest.raises(DatasetError, match=f"{key}|tasks"):
+        LeRobotFolder(broken).read(0)
+
+
+@pytest.mark.parametrize("start", [float("nan"), -1.0, "x", b"ab", None])
+def test_impossible_starts_in_a_video_are_refused(broken, start):
+    file = broken / "meta/episodes/chunk-000/file-000.parquet"
+    table, key = pq.read_table(file), f"videos/{CAMERA}/from_timestamp"
+    place = table.schema.get_field_index(key)
+    pq.write_table(table.set_column(place, key, pa.array([start] * 3)), file)
+    with pytest.raises(DatasetError, match="from_timestamp"):
+        LeRobotFolder(broken)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"chunks_size": "{x}"}, {"chunks_size": -1}, {"data_path": "a\0b"}, {"data_path": "../{index}"}],
+)
+def test_impossible_descriptions_of_version_2_are_refused(tmp_path, changes):
+    root = write_dataset_v2(tmp_path / "set")
+    edit_info(root, **changes)
+    with pytest.raises(DatasetError, match=r"chunks_size|zero byte|unknown"):
+        LeRobotFolder(root)
