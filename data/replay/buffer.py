@@ -281,10 +281,10 @@ class ReplayBuffer:
         self._forms = {name: (tuple(shape), np.dtype(kind)) for name, (shape, kind) in facts["forms"].items()}
         self._ledger.load_state(facts["ledger"])
         if self._forms and self._rings.folder is not None:
-            self._rings.reopen(self._all_forms())
+            self._rings.reopen(self._stored(self._forms))
             self._check_stamps()
         elif self._forms:
-            self._rings.make(self._all_forms())
+            self._rings.make(self._stored(self._forms))
             for name, ring in self._rings.arrays.items():
                 ring[: len(arrays[name])] = arrays[name]
         self._name_rings()
@@ -300,9 +300,9 @@ class ReplayBuffer:
             "draw": self._draw,
         }
 
-    def _all_forms(self) -> dict[str, Form]:
-        stamped: dict[str, Form] = {} if self._rings.folder is None else {_STAMP: ((), np.dtype(np.int64))}
-        return self._forms | stamped
+    def _stored(self, found: Mapping[str, Form]) -> dict[str, Form]:
+        stamp: Form = ((), np.dtype(np.int64))
+        return dict(found) if self._rings.folder is None else {**found, _STAMP: stamp}
 
     def _name_rings(self) -> None:
         arrays = self._rings.arrays.items()
@@ -327,8 +327,9 @@ class ReplayBuffer:
         if not intake.transitions.all():
             return self._add([one for one, n in zip(group, intake.transitions, strict=True) if n])
         if not self._forms:
-            self._forms = forms(group[0])
-            self._rings.make(self._all_forms())
+            found = forms(group[0])
+            self._rings.make(self._stored(found))
+            self._forms = found
             self._name_rings()
         self._ledger.make_room(sum(len(one) + 1 for one in group))
         entered = self._entries(group, intake.transitions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,7 @@ class Rings:
 
         Raises:
             FileExistsError: The folder holds something already.
+            OSError: The disk has no room for all the rows.
         """
         if self.folder is None:
             self.arrays = {
@@ -79,6 +81,7 @@ class Rings:
             mapped = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]  # NumPy has no types here
                 self._file(number), mode="w+", dtype=np.dtype(dtype), shape=(self.capacity, *shape)
             )
+            self._set_aside(number, name)
             self.arrays[name] = np.asarray(mapped)
 
     def reopen(self, forms: Mapping[str, tuple[Sequence[int], DTypeLike]]) -> None:
@@ -107,6 +110,20 @@ class Rings:
                 base = array.base
                 assert isinstance(base, np.memmap)
                 base.flush()
+
+    def _set_aside(self, number: int, name: str) -> None:
+        """Take the disk space now: on a full disk, writing to a mapped file later would kill the process."""
+        path = self._file(number)
+        size = path.stat().st_size
+        try:
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{path} cannot take the {size:,} bytes that {self.capacity:,} rows of {name!r} need "
+                f"({error.strerror}); free space, choose another folder or a smaller capacity.",
+            ) from error
 
     def _file(self, number: int) -> Path:
         assert self.folder is not None

@@ -1,3 +1,4 @@
+import errno
 import json
 
 import numpy as np
@@ -10,7 +11,7 @@ from .test_buffer import everything, recording
 
 
 def replay_of(folder=None, **options):
-    return ReplayBuffer(17, **{"chunk": 2, "n_step": 2, "folder": folder} | options)
+    return ReplayBuffer(**{"capacity": 17, "chunk": 2, "n_step": 2, "folder": folder} | options)
 
 
 @pytest.fixture(params=["memory", "folder"])
@@ -65,6 +66,24 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="is not empty; give a replay a folder of its own"):
         replay_of(tmp_path).extend([recording(1, 3)])
+
+
+def test_a_full_disk_is_an_error_at_the_start_and_not_a_crash_later(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    replay = replay_of(tmp_path / "replay")
+    monkeypatch.setattr("data.replay.storage.os.posix_fallocate", full)
+    with pytest.raises(OSError, match=r"No space left on device\); free space") as caught:
+        replay.extend([recording(1, 3)])
+    assert caught.value.errno == errno.ENOSPC
+    assert replay.forms == {}
+
+
+def test_a_folder_takes_its_space_at_once(tmp_path):
+    replay_of(tmp_path / "replay", capacity=1000).extend([recording(1, 3)])
+    for file in (tmp_path / "replay").iterdir():
+        assert file.stat().st_blocks * 512 >= file.stat().st_size
 
 
 def test_rows_that_were_overwritten_after_the_state_are_noticed(tmp_path):
