@@ -153,13 +153,17 @@ def validate(
 
 
 def _readable(episodes: Iterator[Episode], validator: Validator) -> Iterator[Episode]:
-    """Episodes of a reader; what it refuses becomes a finding."""
+    """Episodes of a reader; what it refuses becomes a finding, until it says the same twice."""
+    before = ""
     while True:
         try:
             episode = next(episodes)
         except StopIteration:
             return
         except _UNREADABLE as error:
+            if str(error) == before:
+                return
+            before = str(error)
             validator.refused(error)
             continue
         yield episode

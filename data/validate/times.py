@@ -38,7 +38,7 @@ def check_times(
         yield from _order(episode, STEPS, times, np.diff(times))
         rate = 1 / period(times)
         text = (
-            f"A simulation that stepped as fast as it could: its times are the computer's ({rate:.3g} Hz) and "
+            f"A simulation that stepped as fast as it could: times are the computer's ({rate:.3g} Hz) and "
             f"not the robot's ({declared:.3g} Hz). Count in steps, not in seconds."
         )
         yield Finding(kind=Kind.RATE, severity=Severity.NOTE, message=text, episode=episode.id, feature=STEPS)

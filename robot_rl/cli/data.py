@@ -36,7 +36,7 @@ class InfoConfig:
     """an episode store, a run with one, a LeRobotDataset, or any other format that is known"""
     format: str | None = None
     """its format; recognised by its content by default"""
-    read: Mapping[str, float | bool | str] = field(default_factory=dict)
+    read: Mapping[str, bool | int | float | str] = field(default_factory=dict)
     """options of the format's reader"""
     json: Path | None = None
     """write it for other programs"""
@@ -50,7 +50,7 @@ class ValidateConfig:
     """an episode store, a run with one, a LeRobotDataset, or any other format that is known"""
     format: str | None = None
     """its format; recognised by its content by default"""
-    read: Mapping[str, float | bool | str] = field(default_factory=dict)
+    read: Mapping[str, bool | int | float | str] = field(default_factory=dict)
     """options of the format's reader"""
     ignore: tuple[str, ...] = ()
     """kinds of findings to leave out, such as missing_outcome"""
@@ -72,9 +72,9 @@ class ConvertConfig:
     """format to write: lerobot, robomimic, zarr, or module:Class"""
     format: str | None = None
     """format of the source; recognised by its content by default"""
-    read: Mapping[str, float | bool | str] = field(default_factory=dict)
+    read: Mapping[str, bool | int | float | str] = field(default_factory=dict)
     """options of the format that is read"""
-    write: Mapping[str, float | bool | str] = field(default_factory=dict)
+    write: Mapping[str, bool | int | float | str] = field(default_factory=dict)
     """options of the format that is written"""
 
 

@@ -6,7 +6,9 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from data.errors import DatasetError
 from data.features import Feature
+from data.formats.registry import Source
 from data.store import EpisodeStore
 from data.streams import Stream
 from data.validate import Kind, Severity, Thresholds, Validator, validate
@@ -398,7 +400,6 @@ def test_a_recording_that_broke_off_is_reported(store):
 
 def test_lengths_that_disagree_are_told_from_other_damage(store, monkeypatch):
     """An episode written by somebody else, checksums right and one row missing."""
-    from data import episode_folder
     from data.layout import episode_arrays
 
     clean = robot.episode("b-0", streams=False)
@@ -410,7 +411,31 @@ def test_lengths_that_disagree_are_told_from_other_damage(store, monkeypatch):
     found = only(validate(store.path).findings)
     assert (found.kind, found.episode) == (Kind.LENGTHS, "b-0")
     assert "observation.state" in found.message
-    assert episode_folder.FORMAT
+
+
+class Stubborn:
+    """A reader that says the same of its second episode for ever."""
+
+    def __init__(self):
+        self.left = [robot.episode("a-0")]
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.left:
+            return self.left.pop()
+        raise DatasetError("the second episode is broken")
+
+
+def test_other_formats_report_what_their_reader_refuses_and_never_hang(tmp_path, monkeypatch):
+    (tmp_path / "x").mkdir()
+    source = Source(robot.FEATURES, robot.ACTION_SPEC, None, Stubborn())
+    monkeypatch.setattr("data.validate.run.detect", lambda path: "d4rl")
+    monkeypatch.setattr("data.formats.d4rl.D4rl.read", lambda self, path, **options: source)
+    report = validate(tmp_path / "x")
+    assert only(report.findings).message == "the second episode is broken"
+    assert report.episodes == 2
 
 
 def test_a_file_of_no_known_format_is_refused(tmp_path):
