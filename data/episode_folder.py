@@ -49,9 +49,10 @@ def read_facts(folder: Path) -> dict[str, Any]:
         digest = attributes.pop("sha256")
     except (ZarrFileError, KeyError) as error:
         raise _damaged(folder, f"{GROUP_FILE} is not readable ({error})") from error
-    if attributes.get("version", 0) > VERSION:
+    version = attributes.get("version")
+    if isinstance(version, int) and version > VERSION:
         raise StoreError(
-            f"Episode {folder.name} has format version {attributes['version']}; this release reads "
+            f"Episode {folder.name} has format version {version}; this release reads "
             f"up to {VERSION}. Update robot-rl."
         )
     if digest != digest_of(attributes):
@@ -80,7 +81,7 @@ def read_episode(folder: Path, *, pictures: bool = True) -> Episode:
         else:
             arrays = {path: rows for path, rows in arrays.items() if f"{_parent(path)}/values" not in known}
         return episode_from(facts, arrays)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise _damaged(folder, f"its parts do not fit together ({error})") from error
 
 
@@ -185,6 +186,10 @@ def _checked(folder: Path, path: str, files: Mapping[str, tuple[int, str]]) -> b
 def _array(folder: Path, path: str, contents: Mapping[str, bytes]) -> NDArray[Any]:
     try:
         meta = ArrayMeta.from_bytes(contents[f"{path}/{GROUP_FILE}"])
+        if meta.chunk_count > len(contents):
+            raise _damaged(
+                folder, f"{path} says it has {meta.chunk_count} chunks, the folder has fewer files"
+            )
         names = [f"{path}/{name}" for name in meta.chunk_names]
         missing = [name for name in names if name not in contents]
         if missing:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 JOURNAL = "journal.jsonl"
+_FILE = re.compile(r"segment-\d{6}\.npz|pictures-\d{3}")
 
 
 @dataclass(frozen=True)
@@ -59,13 +61,16 @@ class Recording:
         events: list[Any] = []
         for entry in entries:
             path = folder / str(entry["segment"])
-            if not path.is_file() or sha256_bytes(path.read_bytes()) != entry["sha256"]:
+            if (
+                not _plain_file(folder, str(entry["segment"]))
+                or sha256_bytes(path.read_bytes()) != entry["sha256"]
+            ):
                 break
-            if any(_size(folder / file) < size for file, size in entry.get("sizes", {}).items()):
+            if not _pictures_are_there(folder, entry):
                 break
             events += entry.get("events", [])
             known = {**found.facts, "metadata": entry["metadata"], "events": list(events)}
-            segments = (*found.segments, path.name)
+            segments = (*found.segments, name)
             found = cls(folder, known, segments, int(entry["steps"]), entry.get("pictures", {}))
         return found
 
@@ -145,5 +150,17 @@ class Recording:
                     yield segment[path]
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else -1
+def _pictures_are_there(folder: Path, entry: Mapping[str, Any]) -> bool:
+    sizes = entry.get("sizes", {})
+    return all(
+        known["file"] in sizes
+        and _plain_file(folder, known["file"])
+        and (folder / known["file"]).stat().st_size >= sizes[known["file"]]
+        for known in entry.get("pictures", {}).values()
+    )
+
+
+def _plain_file(folder: Path, name: str) -> bool:
+    """Whether it is one of the files that a recorder makes: finishing an episode writes to some of them."""
+    path = folder / name
+    return bool(_FILE.fullmatch(name)) and path.is_file() and not path.is_symlink()

@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, Any
 from data.builder import EpisodeBuilder
 from data.episode_folder import GROUP_FILE, open_pictures, read_episode, read_facts
 from data.errors import DamagedEpisodeError, LockedStoreError, StoreError
-from data.features import Features, differences, from_array, from_json, to_json
+from data.features import Feature, Features, from_array, from_json
 from data.folder_writer import FolderWriter
 from data.images import PictureCodec, is_picture
 from data.layout import episode_arrays, episode_facts
 from data.lock import FileLock
-from data.manifest import atomic_write_bytes, sync_folder
-from data.plain import plain
+from data.manifest import sync_folder
 from data.recorder import Recorder
 from data.recording import Recording
 from data.records import Episode, check_id
 from data.steps import Outcome
-from data.zarr_files import ZarrFileError, group_attributes, group_bytes
+from data.store_root import StoreRoot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _RECORDING = ".recording"
-_FORMAT = "robot-rl episodes"
 _WAIT_S = 5.0
 
 
@@ -104,40 +102,43 @@ class EpisodeStore:
         self.path = Path(path)
         self.picture_codec = pictures or PictureCodec()
         self.durable = durable
-        self._given: dict[str, Any] = {
-            "features": None if features is None else to_json(features),
-            "action_spec": None if action_spec is None else plain(dict(action_spec)),
-        }
+        self._root = StoreRoot(self.path, GROUP_FILE, features, action_spec)
         self._lock = FileLock(self.path / GROUP_FILE)
-        if self.exists:
-            self._compare(self._root())
 
     @property
     def exists(self) -> bool:
         """Whether anything was written yet."""
-        return (self.path / GROUP_FILE).is_file()
+        return self._root.exists
 
     @property
     def features(self) -> Features:
         """What observations contain: as declared, or else as found in the first episode."""
-        declared = self._declared("features")
+        declared = self._root.declared("features")
         if declared is not None:
             return from_json(declared)
         if not len(self):
             return {}
-        return {key: from_array(rows[0]) for key, rows in self.read(self.ids()[0]).observations.items()}
+        folder = self._folder(self.ids()[0])
+        found = {
+            key: from_array(rows[0])
+            for key, rows in read_episode(folder, pictures=False).observations.items()
+        }
+        for path, known in read_facts(folder).get("pictures", {}).items():
+            if path.startswith("observations/"):
+                found[path.removeprefix("observations/")] = Feature(tuple(known["shape"][1:]), "uint8")
+        return found
 
     @property
     def action_spec(self) -> dict[str, Any] | None:
         """What actions mean, for `ActionSpec.from_json`; None where it was not declared."""
-        declared: dict[str, Any] | None = self._declared("action_spec")
+        declared: dict[str, Any] | None = self._root.declared("action_spec")
         return declared
 
     def settings(self) -> dict[str, Any]:
         """Path and arguments, as JSON, with which another process opens the same store."""
         return {
             "path": str(self.path.absolute()),
-            **self._given,
+            **self._root.given,
             "pictures": self.picture_codec.to_json(),
             "durable": self.durable,
         }
@@ -148,7 +149,7 @@ class EpisodeStore:
         Raises:
             StoreError: There is no store here.
         """
-        self._root()
+        self._root.read()
         with os.scandir(self.path) as entries:
             names = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
         return sorted(names)
@@ -231,7 +232,7 @@ class EpisodeStore:
         """
         arrays = episode_arrays(episode)
         with self._writing(episode.id):
-            self._refuse_misfit(episode)
+            self._root.refuse_misfit(episode)
             folder = self._new_recording(episode.id)
             try:
                 writer = FolderWriter(folder / "episode", durable=self.durable)
@@ -240,7 +241,7 @@ class EpisodeStore:
                         writer.encode(path, rows, self.picture_codec)
                     else:
                         writer.array(path, [rows], len(rows))
-                writer.finish({**episode_facts(episode), **self._context(), "steps": len(episode)})
+                writer.finish({**episode_facts(episode), **self._root.context(), "steps": len(episode)})
                 self._publish(folder, episode.id)
             except OSError as error:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -338,7 +339,7 @@ class EpisodeStore:
         target = recording.folder / "episode"
         shutil.rmtree(target, ignore_errors=True)
         try:
-            facts = {**recording.facts, "outcome": outcome, **self._context()}
+            facts = {**recording.facts, "outcome": outcome, **self._root.context()}
             recording.write_episode(target, facts, durable=self.durable)
             self._publish(recording.folder, id_)
         except OSError as error:
@@ -355,7 +356,7 @@ class EpisodeStore:
     def _writing(self, id_: str) -> FileLock:
         check_id(id_)
         try:
-            self._create()
+            self._root.create()
             if self._lock.acquire(_WAIT_S if not self._recording_ids() else 0.0):
                 return self._lock
         except OSError as error:
@@ -363,16 +364,6 @@ class EpisodeStore:
         raise LockedStoreError(
             f"Episode {id_} cannot be written: another writer holds {self.path} and records "
             f"{self._recording_ids()}. Wait for it, stop it, or write to another folder and merge."
-        )
-
-    def _create(self) -> None:
-        if self.exists:
-            return
-        self.path.mkdir(parents=True, exist_ok=True)
-        if any(not entry.name.startswith(".") for entry in self.path.iterdir()):
-            raise StoreError(f"{self.path} holds other files and no episodes; choose an empty or new folder.")
-        atomic_write_bytes(
-            self.path / GROUP_FILE, group_bytes({"format": _FORMAT, "version": 1, **self._given})
         )
 
     def _new_recording(self, id_: str) -> Path:
@@ -407,48 +398,6 @@ class EpisodeStore:
         if id_ not in self:
             raise KeyError(f"No episode {id_!r} in {self.path}, which holds {len(self)}.")
         return self.path / check_id(id_)
-
-    def _root(self) -> dict[str, Any]:
-        try:
-            root = group_attributes((self.path / GROUP_FILE).read_bytes())
-        except OSError:
-            raise StoreError(
-                f"There is no episode store at {self.path}; check the path, or collect episodes first."
-            ) from None
-        except ZarrFileError as error:
-            raise StoreError(f"{self.path} is no episode store: {error}.") from error
-        if root.get("format") != _FORMAT:
-            raise StoreError(f"{self.path} is a Zarr group but no episode store.")
-        return root
-
-    def _declared(self, what: str) -> Any:  # noqa: ANN401 - JSON
-        stored = self._root().get(what) if self.exists else None
-        return self._given[what] if stored is None else stored
-
-    def _context(self) -> dict[str, Any]:
-        return {what: self._declared(what) for what in self._given}
-
-    def _compare(self, root: Mapping[str, Any]) -> None:
-        given, stored = self._given["features"], root.get("features")
-        if given is not None and stored is not None:
-            lines = differences(
-                from_json(given), from_json(stored), expected_by="the new episodes", found_in="the store"
-            )
-            lines += [f"{key!r} is new." for key in stored.keys() - given.keys()]
-            if lines:
-                raise StoreError(f"{self.path} holds episodes with other features: " + " ".join(lines))
-        given, stored = self._given["action_spec"], root.get("action_spec")
-        if given is not None and stored is not None and given != stored:
-            raise StoreError(f"{self.path} holds episodes with another action: {stored}, not {given}.")
-
-    def _refuse_misfit(self, episode: Episode) -> None:
-        declared = self._declared("features")
-        if declared is None:
-            return
-        found = {key: from_array(rows[0]) for key, rows in episode.observations.items()}
-        lines = differences(from_json(declared), found, expected_by="the store", found_in="the episode")
-        if lines:
-            raise StoreError(f"Episode {episode.id} does not fit the store: " + " ".join(lines))
 
 
 def _unwritable(id_: str, error: OSError) -> StoreError:

@@ -35,6 +35,7 @@ _TYPES = frozenset(
     ]
 )
 _CHUNK_BYTES = 8 << 20
+_MAX_CHUNK_BYTES = 1 << 30
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 _ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
 
@@ -72,6 +73,8 @@ class ArrayMeta:
     def of(cls, rows: NDArray[Any], length: int) -> ArrayMeta:
         """Meta of `length` rows like these, in chunks of about 8 MiB; masks and depths are compressed."""
         row_bytes = max(1, rows.dtype.itemsize * math.prod(rows.shape[1:]))
+        if row_bytes > _MAX_CHUNK_BYTES:
+            raise ZarrFileError(f"One row of {rows.dtype}{list(rows.shape[1:])} is larger than 1 GiB.")
         chunk_rows = max(1, min(length, _CHUNK_BYTES // row_bytes))
         dense = rows.dtype in (np.uint8, np.uint16) and rows.ndim >= 3
         return cls((length, *rows.shape[1:]), chunk_rows, rows.dtype.name, compressed=dense)
@@ -82,10 +85,14 @@ class ArrayMeta:
         return (self.chunk_rows, *(max(1, size) for size in self.shape[1:]))
 
     @property
+    def chunk_count(self) -> int:
+        """Number of chunks."""
+        return -(-self.shape[0] // self.chunk_rows) if math.prod(self.shape) else 0
+
+    @property
     def chunk_names(self) -> list[str]:
         """File names of the chunks in order."""
-        count = -(-self.shape[0] // self.chunk_rows) if math.prod(self.shape) else 0
-        return [f"c.{i}" + ".0" * (len(self.shape) - 1) for i in range(count)]
+        return [f"c.{i}" + ".0" * (len(self.shape) - 1) for i in range(self.chunk_count)]
 
     def to_bytes(self) -> bytes:
         """The content of ``zarr.json``."""
@@ -123,9 +130,11 @@ class ArrayMeta:
         """Rows of a chunk, filler included.
 
         Raises:
-            ZarrFileError: The content has not the size of a chunk.
+            ZarrFileError: The content has not the size of a chunk, or a chunk is larger than any is written.
         """
         dtype = np.dtype(self.dtype).newbyteorder("<")
+        if math.prod(self.chunk_shape) * dtype.itemsize > _MAX_CHUNK_BYTES:
+            raise ZarrFileError(f"a chunk of {self.dtype}{list(self.chunk_shape)} is larger than 1 GiB")
         chunk = np.empty(self.chunk_shape, dtype)
         try:
             if self.compressed:

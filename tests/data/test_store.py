@@ -230,6 +230,16 @@ def test_an_episode_without_a_declared_sensor_is_refused(tmp_path):
     assert len(store) == 0
 
 
+def test_a_declared_sensor_may_be_a_stream(tmp_path):
+    wrench = {"observation.wrench": Feature((6,), "float32")}
+    store = EpisodeStore(
+        tmp_path / "s", features=wrench | {"observation.images.gel": Feature((6, 4, 3), "uint8")}
+    )
+    store.write(streaming_episode())
+    with pytest.raises(StoreError, match=r"observation\.images\.gel.*missing"):
+        store.write(episode())
+
+
 def test_without_a_declaration_features_are_those_of_the_data(store):
     assert store.features["observation.images.wrist"] == Feature((8, 6, 3), "uint8")
     assert store.action_spec is None

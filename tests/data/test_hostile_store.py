@@ -1,0 +1,131 @@
+"""Stores made to do harm: checksums are right, what they say is not."""
+
+import json
+
+import numpy as np
+import pytest
+
+from data.episode_folder import GROUP_FILE, digest_of
+from data.errors import DamagedEpisodeError, StoreError
+from data.manifest import sha256_bytes
+from data.packing import pack
+from data.records import EpisodeBuilder, Step
+from data.store import EpisodeStore
+from data.zarr_files import group_attributes, group_bytes
+from tests.data.episodes import episode, fill
+
+KEY = "observations/observation.images.wrist"
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = EpisodeStore(tmp_path / "s")
+    made.write(episode("bad"))
+    made.write(episode("good"))
+    yield made
+    assert len(made.read("good")) == 13
+
+
+def rewrite(store, path=None, content=None, change=lambda facts: None):
+    """Change a file and the attributes of an episode, with checksums that fit."""
+    folder = store.path / "bad"
+    facts = group_attributes((folder / GROUP_FILE).read_bytes())
+    del facts["sha256"]
+    if path is not None:
+        (folder / path).write_bytes(content)
+        facts["files"][path] = [len(content), sha256_bytes(content)]
+    change(facts)
+    (folder / GROUP_FILE).write_bytes(group_bytes({**facts, "sha256": digest_of(facts)}))
+
+
+def with_shape(store, array, shape, chunk):
+    file = store.path / "bad" / array / GROUP_FILE
+    meta = json.loads(file.read_bytes())
+    meta["shape"], meta["chunk_grid"]["configuration"]["chunk_shape"] = shape, chunk
+    return f"{array}/{GROUP_FILE}", json.dumps(meta).encode()
+
+
+SHAPES = [
+    ([10**15, 4, 3], [1, 4, 3]),
+    ([10**15, 4, 3], [10**15, 4, 3]),
+    ([10**30, 0, 3], [1, 1, 3]),
+    ([13, 4, 10**12], [13, 4, 10**12]),
+    ([12, 4, 3], [12, 4, 3]),
+    ([13, 12], [13, 12]),
+]
+
+
+@pytest.mark.parametrize(("shape", "chunk"), SHAPES)
+def test_absurd_shapes_are_refused_before_memory_is_taken(store, shape, chunk):
+    rewrite(store, *with_shape(store, "steps/actions", shape, chunk))
+    with pytest.raises(DamagedEpisodeError, match="Episode bad"):
+        store.read("bad")
+
+
+def test_a_packed_array_that_would_unpack_to_more_than_it_says_is_refused(tmp_path):
+    store = EpisodeStore(tmp_path / "s")
+    builder = EpisodeBuilder(id="bad", task="t")
+    mask = np.ones((20, 30), np.uint8)
+    builder.start({"observation.mask": mask})
+    builder.append(Step(action=[0], wall_time=0.0, monotonic_time=0.0), {"observation.mask": mask})
+    store.write(builder.finish())
+    rewrite(store, "observations/observation.mask/c.0.0.0", pack(np.zeros(1 << 28, np.uint8)))
+    with pytest.raises(DamagedEpisodeError, match="268435456 bytes are packed in it, 1200 are needed"):
+        store.read("bad")
+
+
+CHANGES = {
+    "outside": lambda facts: facts["files"].update({"../good/zarr.json": [1, "x"]}),
+    "absolute": lambda facts: facts["files"].update({"/etc/hostname": [1, "x"]}),
+    "pictures outside": lambda facts: facts["pictures"].update({f"../good/{KEY}": facts["pictures"][KEY]}),
+    "many pictures": lambda facts: facts["pictures"][KEY].update(shape=[10**12, 8, 6, 3]),
+    "large pictures": lambda facts: facts["pictures"][KEY].update(shape=[14, 1 << 20, 1 << 20, 3]),
+    "no pictures": lambda facts: facts["pictures"][KEY].update(shape=[]),
+    "codec": lambda facts: facts["pictures"][KEY].update(codec={"kind": "pickle"}),
+    "no files": lambda facts: facts.update(files=[]),
+    "no id": lambda facts: facts.update(id="../../evil"),
+    "version": lambda facts: facts.update(version="one"),
+    "events": lambda facts: facts.update(events=[{"kind": "note"}]),
+    "outcome": lambda facts: facts.update(outcome=3),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_attributes_that_lie_are_refused(store, change, request):
+    rewrite(store, change=change)
+    if request.node.callspec.id == "version":
+        return  # nobody relies on it
+    with pytest.raises(StoreError, match=r"[Ee]pisode bad"):
+        store.read("bad")
+
+
+def journal(store, change):
+    recorder = store.recorder(id="torn", task="t")
+    fill(recorder, 20, np.random.default_rng(0))
+    recorder.close()
+    file = store.path / ".recording/torn/journal.jsonl"
+    facts, entry = map(json.loads, file.read_text().splitlines())
+    change(entry)
+    file.write_text(json.dumps(facts) + "\n" + json.dumps(entry) + "\n")
+
+
+@pytest.mark.parametrize("way", ["name", "link"])
+def test_a_recording_whose_picture_file_lies_elsewhere_is_not_finished_into_that_file(store, tmp_path, way):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious" * 1000)
+
+    def change(entry):
+        (known,) = entry["pictures"].values()
+        if way == "name":
+            known["file"] = "../../../victim"
+            entry["sizes"] = {"../../../victim": 8000}
+        else:
+            place = store.path / ".recording/torn" / known["file"]
+            place.unlink()
+            place.symlink_to(victim)
+
+    journal(store, change)
+    assert store.partials()[0].steps == 0
+    with pytest.raises(StoreError, match="holds no whole step"):
+        store.recover("torn")
+    assert victim.read_bytes() == b"precious" * 1000
