@@ -22,7 +22,7 @@ from data.features import Feature, from_array
 from data.formats import hdf5_file as hdf5
 from data.formats.limits import Budget
 from data.formats.pictures import decode
-from data.formats.recorded import ReadArrays, Rows, recorded_episode, safe_key
+from data.formats.recorded import ReadArrays, Rows, recorded_episode, safe_id, safe_key
 from data.formats.registry import Format, Source
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _feature(key: str, row: NDArray[Any]) -> Feature:
 
 def _episodes(files: list[Path], features: dict[str, Feature], options: ReadAloha) -> Iterator[Episode]:
     for file in files:
-        id_ = safe_key(file.stem)
+        id_ = safe_id(file.stem)
         budget = Budget(options.max_decoded_bytes, str(file))
         with hdf5.open_hdf5(file) as root:
             parts = _Parts(root)

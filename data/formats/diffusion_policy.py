@@ -181,6 +181,8 @@ def _key(name: str, array: Zarr2Array) -> str:
 def _feature(key: str, row: NDArray[Any]) -> Feature:
     if key.startswith("observation.images."):
         return Feature(tuple(row.shape), str(row.dtype), names=("height", "width", "channel"), layout="hwc")
+    if row.ndim == 3 and row.dtype == np.uint8 and row.shape[0] in {1, 3}:
+        return Feature(tuple(row.shape), "uint8", names=("channel", "height", "width"), layout="chw")
     return from_array(row)
 
 

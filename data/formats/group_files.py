@@ -42,9 +42,15 @@ class FolderFiles:
 
     def names(self) -> list[str]:
         """Paths of all files, sorted."""
-        return sorted(
-            file.relative_to(self._root).as_posix() for file in self._root.rglob("*") if file.is_file()
-        )
+        found = []
+        for entry in self._root.rglob("*"):
+            if entry.is_symlink() and entry.is_dir():
+                raise DatasetError(
+                    f"{self.place}: folder {entry.name!r} is a link; it is not followed. Copy it there."
+                )
+            if entry.is_file():
+                found.append(entry.relative_to(self._root).as_posix())
+        return sorted(found)
 
     def read(self, name: str, limit: int) -> bytes | None:
         """Content of a file; see `Files`."""
@@ -129,7 +135,7 @@ def open_files(path: Path) -> Files:
 
 def _common_folder(names: dict[str, Any]) -> str:
     """Folder that all of a zip file lies in, where somebody packed the folder and not its content."""
-    tops = {PurePosixPath(name).parts[0] for name in names}
+    tops = {name.split("/")[0] for name in names}
     inside = all("/" in name for name in names)
     only = next(iter(tops), "")
     return f"{only}/" if len(tops) == 1 and inside and f"{only}/.zgroup" in names else ""

@@ -24,15 +24,18 @@ if TYPE_CHECKING:
     from data.formats.limits import Budget
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_USER_BLOCKS = (0, 512, 1024, 2048)
 _NUMBERS = "biuf"
 
 
 def is_hdf5(path: Path) -> bool:
-    """Whether a file begins like HDF5."""
-    if not path.is_file():
+    """Whether a file has HDF5's signature, at its begin or behind a block that somebody put before it."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(_USER_BLOCKS[-1] + len(_SIGNATURE))
+    except OSError:
         return False
-    with path.open("rb") as file:
-        return file.read(len(_SIGNATURE)) == _SIGNATURE
+    return any(begin[place:].startswith(_SIGNATURE) for place in _USER_BLOCKS)
 
 
 def h5py_module() -> Any:  # noqa: ANN401 - h5py ships no types

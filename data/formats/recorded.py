@@ -167,6 +167,11 @@ def safe_key(name: str) -> str:
     return _UNSAFE.sub("_", name).lstrip(".-") or "_"
 
 
+def safe_id(name: str) -> str:
+    """A name of another format as the id of an episode: what no id may hold becomes ``_``."""
+    return _UNSAFE.sub("_", name).lstrip("._-")[:128] or "episode"
+
+
 def same_rows(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
     """Which rows of two arrays (N, ...) are equal, NaN equal to NaN; (N,)."""
     same = np.asarray(a == b)

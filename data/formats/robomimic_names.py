@@ -39,7 +39,9 @@ def observation_key(name: str, picture: bool) -> str:
 
 def is_picture(shape: tuple[int, ...], dtype: str) -> bool:
     """Whether rows (T, ...) are 8-bit pictures (height, width, channels)."""
-    return len(shape) == 4 and dtype == "uint8" and shape[-1] in {1, 3, 4}
+    if len(shape) != 4 or dtype != "uint8":
+        return False
+    return shape[-1] in {1, 3} or (shape[-1] == 4 and shape[1] not in {1, 3})
 
 
 def feature(name: str, row: NDArray[Any], env_args: Mapping[str, Any]) -> Feature:
@@ -47,8 +49,14 @@ def feature(name: str, row: NDArray[Any], env_args: Mapping[str, Any]) -> Featur
     shape, dtype = tuple(row.shape), str(row.dtype)
     if is_picture((1, *shape), dtype):
         return Feature(shape, dtype, names=("height", "width", "channel"), layout="hwc")
+    if len(shape) == 3 and dtype == "uint8" and shape[0] in {1, 3}:
+        return Feature(shape, dtype, names=("channel", "height", "width"), layout="chw")
     if env_args.get("type") != ROBOSUITE or len(shape) != 1:
         return Feature(shape, dtype)
+    return _robosuite_feature(name, shape, dtype)
+
+
+def _robosuite_feature(name: str, shape: tuple[int, ...], dtype: str) -> Feature:
     if _QUATERNION.search(name) and shape == (4,):
         return Feature(
             shape, dtype, names=("qx", "qy", "qz", "qw"), rotations=((0, "quaternion_xyzw"),), mode="absolute"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from data.config import from_dict
 from data.errors import DatasetError
 from data.formats.limits import MAX_DECODED_BYTES, Budget
-from data.formats.recorded import ReadArrays, Rows, recorded_episode, safe_key
+from data.formats.recorded import ReadArrays, Rows, recorded_episode, safe_id
 from data.formats.registry import Format, Source
 from data.formats.rosbag_files import Bag, looks_like_bag
 from data.formats.rosbag_mapping import BagMapping, Topic, load_mapping
@@ -72,7 +72,7 @@ class Rosbag(Format):
         with Bag(path, reindex=chosen.reindex, limit=chosen.max_decoded_bytes) as bag:
             mapping = load_mapping(chosen.mapping, bag.topics)
             recording = _Recording(bag, mapping, Budget(chosen.max_decoded_bytes, str(path)))
-            episode = recording.episode(safe_key(path.stem))
+            episode = recording.episode(safe_id(path.stem))
         spec = None if mapping.action_spec is None else dict(mapping.action_spec)
         return Source(recording.features, spec, 1, iter([episode]), recording.notes)
 

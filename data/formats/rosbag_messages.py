@@ -156,7 +156,7 @@ def by_name(
     lost = [name for name in wanted if name not in index]
     if len(lost) == len(wanted):
         return None
-    if lost or len(values) != len(there):
+    if lost or not len(values) == len(there) == len(index):
         raise DatasetError(
             f"{place}: a message has {len(values)} values for joints {list(there)}; wanted are "
             f"{list(wanted)}. A missing joint is an error, never zero."

@@ -118,6 +118,11 @@ def test_a_folder_is_read_in_the_order_of_its_numbers(tmp_path):
     assert episodes[1].monotonic_time[2] == 0.04
 
 
+def test_a_file_of_any_name_gets_an_id_that_can_name_a_folder(tmp_path):
+    path = write(tmp_path / "_.grasp 7 (ok).hdf5", cameras=())
+    assert next(open_source(path).episodes).id == "grasp_7__ok_"
+
+
 def test_files_of_another_kind_in_the_folder_are_refused(tmp_path):
     write(tmp_path / "episode_0.hdf5")
     write(tmp_path / "episode_1.hdf5", cameras=("high",))

@@ -262,6 +262,23 @@ def test_time_stamps_are_kept_as_measured(tmp_path):
     assert "observation.timestamp" not in last.observations
 
 
+def test_pictures_with_the_channels_first_say_so(tmp_path):
+    channels_first = np.arange(11 * 3 * 4 * 6).reshape(11, 3, 4, 6).astype(np.uint8)
+    path = write(tmp_path / "a.zarr", content() | {"camera": channels_first})
+    source = open_source(path)
+    assert source.features["observation.camera"].layout == "chw"
+    assert not source.features["observation.camera"].is_image
+    last = list(source.episodes)[2]
+    np.testing.assert_array_equal(last.observations["observation.camera"][:-1], channels_first[5:])
+
+
+def test_a_linked_folder_is_refused_and_not_passed_over(buffer, tmp_path):
+    (buffer / "data/state").rename(tmp_path / "state")
+    (buffer / "data/state").symlink_to(tmp_path / "state")
+    with pytest.raises(DatasetError, match="folder 'state' is a link"):
+        open_source(buffer)
+
+
 def test_pictures_of_other_numbers_are_refused(tmp_path):
     arrays = content()
     arrays["img"] /= 255

@@ -1,4 +1,5 @@
 import contextlib
+import sys
 
 import h5py
 import numpy as np
@@ -173,6 +174,21 @@ def test_flipped_bytes_never_raise_anything_but_our_own_error(tmp_path):
         (tmp_path / "broken.hdf5").write_bytes(broken)
         with contextlib.suppress(ValueError):  # a DatasetError, or the episode's own check
             list(open_source(tmp_path / "broken.hdf5", "robomimic").episodes)
+
+
+def test_a_block_before_the_signature_is_passed_over(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w", userblock_size=1024) as file:
+        file["observations"], file["actions"] = np.ones((4, 2)), np.ones((4, 3))
+    assert detect(tmp_path / "a.h5") == "d4rl"
+
+
+def test_without_h5py_the_extra_is_named(tmp_path, monkeypatch):
+    path = make(tmp_path / "a.h5", lambda file: file.create_dataset("actions", data=np.ones((4, 3))))
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(ImportError, match=r"robot-rl\[formats\]"):
+        open_source(path, "d4rl")
+    with pytest.raises(DatasetError, match="of no known format"):
+        detect(path)
 
 
 def test_lists_of_names_have_a_limit(tmp_path):

@@ -169,6 +169,18 @@ def test_a_foreign_file_written_again_is_the_same(tmp_path):
         assert b["mask/train"][:].tolist() == [b"demo_0", b"demo_2"]
 
 
+def test_pictures_with_the_channels_first_say_so(tmp_path):
+    path = foreign(tmp_path / "a.hdf5")
+    with h5py.File(path, "a") as file:
+        for demo in file["data"].values():
+            for group in ("obs", "next_obs"):
+                demo[f"{group}/chw"] = np.moveaxis(demo[f"{group}/agentview_image"][:], -1, 1)
+    source = open_source(path)
+    assert source.features["observation.chw"].layout == "chw"
+    assert source.features["observation.chw"].shape == (3, 5, 4)
+    assert not source.features["observation.chw"].is_image
+
+
 def test_conventions_of_robosuite_are_stated(tmp_path):
     source = open_source(foreign(tmp_path / "a.hdf5"))
     quaternion = source.features["observation.robot0_eef_quat"]
