@@ -60,11 +60,8 @@ class Recording:
         found = cls(folder, facts, (), 0, {})
         events: list[Any] = []
         for entry in entries:
-            path = folder / str(entry["segment"])
-            if (
-                not _plain_file(folder, str(entry["segment"]))
-                or sha256_bytes(path.read_bytes()) != entry["sha256"]
-            ):
+            name = str(entry["segment"])
+            if not _plain_file(folder, name) or sha256_bytes((folder / name).read_bytes()) != entry["sha256"]:
                 break
             if not _pictures_are_there(folder, entry):
                 break
