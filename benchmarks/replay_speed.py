@@ -109,7 +109,9 @@ def lerobot_buffer(rows: int, *, pictures: bool) -> Any:  # noqa: ANN401 - anoth
     from lerobot.rl.buffer import ReplayBuffer as LeRobotBuffer
 
     keys = [KEY, *(PICTURES if pictures else ())]
-    buffer = LeRobotBuffer(rows, "cpu", keys, use_drq=False, optimize_memory=pictures)
+    # Without a function of its own it compiles its shifts with torch, used or not.
+    options = {"image_augmentation_function": torch.nn.Identity(), "use_drq": False}
+    buffer = LeRobotBuffer(rows, "cpu", keys, optimize_memory=pictures, **options)
     # Pictures enter as LeRobot's own pipeline brings them: channels first.
     shapes = {key: (1, STATE) if key == KEY else (1, PICTURE[2], *PICTURE[:2]) for key in keys}
     seen = {key: torch.rand(shape) for key, shape in shapes.items()}
