@@ -133,6 +133,7 @@ def validate(
     Raises:
         FileNotFoundError: There is nothing at the path.
         DatasetError: It is of no known format, so that nothing can be said about it.
+        ValueError: An option of the reader is unknown or impossible.
         ImportError: A package that reads this format is missing; names the extra.
     """
     path = Path(path)
@@ -143,7 +144,7 @@ def validate(
         return _store(EpisodeStore(path), thresholds, progress, visit)
     try:
         source = load(name).read(path, **(options or {}))
-    except _UNREADABLE as error:
+    except (DatasetError, StoreError, OSError) as error:  # a wrong option is the caller's mistake, no finding
         return Report(findings=[unreadable(error)], episodes=0, steps=0)
     validator = Validator(source.features, source.action_spec, thresholds)
     for episode in _readable(source.episodes, validator):

@@ -216,8 +216,10 @@ def _show_findings(report: "Report") -> None:
     left = "".join(f"; {count} of kind {kind} ignored" for kind, count in report.ignored.items())
     say(f"{report.episodes} episodes, {report.steps} steps: {counts}{left}")
     if report.measured:
-        seconds = f" ({report.measured['lag_s']:.3g} s)" if "lag_s" in report.measured else ""
-        say(f"The motion follows the action by {report.measured['lag_steps']:g} steps{seconds}.")
+        lag = report.measured["lag_steps"]
+        seconds = f" ({abs(report.measured['lag_s']):.3g} s)" if "lag_s" in report.measured else ""
+        order = "comes before" if lag < 0 else "follows"
+        say(f"The motion {order} the action by {abs(lag):g} steps{seconds}.")
 
 
 def _grouped(findings: Sequence["Finding"]) -> list[tuple["Finding", int]]:

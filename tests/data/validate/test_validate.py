@@ -446,6 +446,14 @@ def test_a_file_of_no_known_format_is_refused(tmp_path):
         validate(tmp_path / "nothing")
 
 
+def test_a_wrong_option_is_no_finding(tmp_path):
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta/info.json").write_text("{}")
+    assert only(validate(tmp_path).findings).kind is Kind.DAMAGED
+    with pytest.raises(ValueError, match="did you mean 'cameras'"):
+        validate(tmp_path, options={"camera": False})
+
+
 def test_the_report_as_json_and_without_some_kinds(tmp_path):
     made = EpisodeStore(tmp_path / "s", action_spec=robot.ACTION_SPEC)
     made.write(robot.episode(outcome="unknown"))
