@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 import av
@@ -21,16 +22,19 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8"
 _JPEG_SIZE_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_BARE_MARKERS = frozenset([0x01, *range(0xD0, 0xD8)])
+_JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
+_AFTER_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+_PNG_END = b"IEND\xaeB`\x82"
 
 
 def picture_form(content: bytes, where: str) -> tuple[int, int, bool]:
     """Height, width and whether it is a 16-bit grey picture, from the header of a JPEG or PNG file.
 
     Raises:
-        DatasetError: It is neither, or its header is cut short.
+        DatasetError: It is neither, or cut short.
     """
     try:
-        if content.startswith(_PNG) and content[12:16] == b"IHDR":
+        if content.startswith(_PNG) and content[12:16] == b"IHDR" and _PNG_END in content[-64:]:
             width, height = (int.from_bytes(content[i : i + 4], "big") for i in (16, 20))
             return height, width, content[24:26] == b"\x10\x00"
         if content.startswith(_JPEG):
@@ -72,16 +76,32 @@ def _decode_grey16(content: bytes) -> NDArray[np.uint16]:
 
 
 def _jpeg_size(content: bytes) -> tuple[int, int]:
-    """Height and width from the first frame header; markers and lengths as in ITU-T T.81, annex B."""
-    place = 2
-    while content[place] == 0xFF:
-        marker = content[place + 1]
+    """Height and width from the only frame header; markers and lengths as in ITU-T T.81, annex B.
+
+    Every marker up to the end of the picture is looked at: a decoder would go on with grey where the file is
+    cut short, and take the size of a second frame header.
+    """
+    place, size = 2, None
+    while (marker := _marker(content, place)) != _JPEG_END:
         if marker == 0xFF or marker in _JPEG_BARE_MARKERS:
             place += 1 if marker == 0xFF else 2
             continue
+        length = int.from_bytes(content[place + 2 : place + 4], "big")
         if marker in _JPEG_SIZE_MARKERS:
-            content[place + 8]  # IndexError where the header is cut short
+            if size is not None or len(content) < place + 9:
+                raise IndexError
             height, width = (int.from_bytes(content[place + i : place + i + 2], "big") for i in (5, 7))
-            return height, width
-        place += 2 + int.from_bytes(content[place + 2 : place + 4], "big")
-    raise IndexError
+            size = (height, width)
+        place += 2 + max(2, length)
+        if marker == _JPEG_SCAN:
+            after = _AFTER_SCAN.search(content, place)
+            place = len(content) if after is None else after.start()
+    if size is None:
+        raise IndexError
+    return size
+
+
+def _marker(content: bytes, place: int) -> int:
+    if content[place] != 0xFF:
+        raise IndexError
+    return content[place + 1]

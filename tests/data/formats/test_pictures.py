@@ -46,11 +46,33 @@ def test_a_picture_beyond_the_budget_is_not_decoded():
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
-def test_pictures_cut_short_and_other_content_are_refused(kind):
-    content = packed(RGB, kind)
-    for broken in (content[:10], b"", b"\xff\xd8", b"GIF89a" + bytes(20), b"\xff\xd8\xff\xe0\xff\xff"):
+def test_pictures_cut_short_anywhere_and_other_content_are_refused(kind):
+    content = packed(np.tile(RGB, (9, 9, 1)), kind)
+    cut = [content[: int(len(content) * share)] for share in (0.02, 0.3, 0.6, 0.9)] + [content[:-1]]
+    for broken in (
+        *cut,
+        b"",
+        b"\xff\xd8",
+        b"GIF89a" + bytes(20),
+        b"\xff\xd8\xff\xe0\xff\xff",
+        b"\xff\xd8\xff\xd9",
+    ):
         with pytest.raises(DatasetError, match="no whole JPEG or PNG"):
-            decode(broken, Budget(100, "here"), "here")
-    header_only = content[: content.index(b"IDAT") if kind == "PNG" else content.index(b"\xff\xda")]
+            decode(broken, Budget(10_000, "here"), "here")
+
+
+def test_a_jpeg_with_a_second_frame_header_is_refused():
+    content = packed(RGB, "JPEG")
+    start = content.index(b"\xff\xc0")
+    header = bytearray(content[start : start + 2 + int.from_bytes(content[start + 2 : start + 4], "big")])
+    header[5:9] = b"\xff\xff\xff\xff"
+    with pytest.raises(DatasetError, match="no whole JPEG or PNG"):
+        decode(content[:-2] + bytes(header) + content[-2:], Budget(100, "here"), "here")
+
+
+def test_a_picture_whose_content_is_broken_is_refused():
+    content = bytearray(packed(RGB, "PNG"))
+    place = content.index(b"IDAT") + 4
+    content[place : place + 6] = b"\0" * 6
     with pytest.raises(DatasetError, match="cannot be decoded"):
-        decode(header_only, Budget(100, "here"), "here")
+        decode(bytes(content), Budget(100, "here"), "here")

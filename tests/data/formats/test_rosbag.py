@@ -247,7 +247,7 @@ def test_images_that_do_not_fit_are_refused(make, tmp_path, encoding, size, step
 
 
 def test_pictures_that_claim_to_be_huge_are_not_decoded(make, tmp_path):
-    header = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">IIBB", 60_000, 60_000, 8, 2) + bytes(20)
+    header = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">IIBB", 60_000, 60_000, 8, 2) + b"IEND\xaeB`\x82"
     kind = "sensor_msgs/msg/CompressedImage"
     path = picture_bag(make, tmp_path / "b", make.compressed(0, "png", header), kind)
     with pytest.raises(DatasetError, match="60000 x 60000 pixels, unfolds to 10800000000 bytes"):
