@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 PEER = "LeRobotDataset"
 CAMERAS = ("observation.images.top", "observation.images.wrist")
 HERTZ_CAMERA, HERTZ_FORCE = 30, 500
+_HELD = (
+    "median {p50_ms:.2f} ms, p99.9 {p99_9_ms:.2f} ms, longest {max_ms:.2f} ms, of which at most "
+    "{max_cpu_ms:.2f} ms were its own processor time and the rest went to other programs"
+)
 
 
 def pictures(count: int, height: int, width: int, seed: int = 0) -> NDArray[np.uint8]:
@@ -127,8 +131,7 @@ def lerobot(material: Material, root: Path) -> Contestant:
 def held_up(material: Material, root: Path, seconds: float, hertz: float = 50.0) -> dict[str, float]:
     """How long `append` held the loop up, in ms, recording at `hertz` for some seconds of real time."""
     frames = max(2, min(int(seconds * hertz), material.frames))
-    spent: list[float] = []
-    worked: list[float] = []
+    spent: list[tuple[float, float]] = []
     store = EpisodeStore(root / "held")
     with RecordingProcess(store) as process:
         for episode in range(max(1, round(seconds * hertz / frames))):
@@ -137,20 +140,10 @@ def held_up(material: Material, root: Path, seconds: float, hertz: float = 50.0)
             begin = time.perf_counter()
             for t in range(frames):
                 step = Step(action=material.actions[t], wall_time=1.7e9, monotonic_time=t / hertz)
-                start, cpu = time.perf_counter(), time.thread_time()
-                recorder.append(step, material.observation(t + 1))
-                spent.append(time.perf_counter() - start)
-                worked.append(time.thread_time() - cpu)
+                spent.append(_timed(recorder.append, step, material.observation(t + 1)))
                 time.sleep(max(0.0, begin + (t + 1) / hertz - time.perf_counter()))
             recorder.finish("success", allow_dropped=True)
-            spread = sorted(1000.0 * value for value in spent)
-    return {
-        "appends": len(spread),
-        "p50_ms": statistics.median(spread),
-        "p99_9_ms": spread[min(len(spread) - 1, int(0.999 * len(spread)))],
-        "max_ms": spread[-1],
-        "max_cpu_ms": 1000.0 * max(worked),
-    }
+    return _spread(spent)
 
 
 class Cameras:
@@ -167,7 +160,7 @@ class Cameras:
         """Record so many seconds; returns sizes, drops, and how long calls held the loop up."""
         recorder = process.recorder(id="long", task="watch", flush_every=HERTZ_CAMERA)
         recorder.start({"observation.state": np.zeros(14, np.float32)})
-        spent: list[float] = []
+        spent: list[tuple[float, float]] = []
         ticks = int(seconds * HERTZ_FORCE)
         begin = time.perf_counter()
         frames = 0
@@ -183,14 +176,11 @@ class Cameras:
             self._wait(process, begin + now if paced else None)
         fed = time.perf_counter() - begin
         recorder.finish("success", allow_dropped=True)
-        spread = sorted(1000.0 * value for value in spent)
-        return {
+        return _spread(spent) | {
             "fed_s": fed,
             "all_s": time.perf_counter() - begin,
             "frames": frames,
             "dropped": dict(recorder.dropped),
-            "p99_9_ms": spread[int(0.999 * len(spread))],
-            "max_ms": spread[-1],
         }
 
     def _wait(self, process: RecordingProcess, until: float | None) -> None:
@@ -249,26 +239,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _held_line(found: dict[str, float]) -> Amount:
-    text = (
-        "{appends} appends, median {p50_ms:.2f} ms, p99.9 {p99_9_ms:.2f} ms, longest {max_ms:.2f} ms "
-        "(of processor time {max_cpu_ms:.2f} ms: the rest went to other programs)"
-    )
-    return Amount("control loop held up, recording process at 50 Hz", text.format(**found), found)
+    text = f"{found['calls']} appends, {_HELD.format(**found)}"
+    return Amount("control loop held up, recording process at 50 Hz", text, found)
 
 
 def _camera_line(found: dict[str, Any]) -> Amount:
     text = (
         "{recorded_s:.0f} s recorded in {all_s:.1f} s, {gigabytes_per_hour:.1f} GB/h, dropped {dropped}, "
-        "writer {writer_cores:.2f} and sender {sender_cores:.2f} cores of real time, calls p99.9 "
-        "{p99_9_ms:.2f} ms, longest {max_ms:.2f} ms"
+        "writer {writer_cores:.2f} and sender {sender_cores:.2f} cores of real time; calls " + _HELD
     )
     return Amount(found["name"], text.format(**found), found)
 
 
-def _timed(call: Any, *given: Any) -> float:  # noqa: ANN401 - whatever the call takes
-    start = time.perf_counter()
+def _timed(call: Any, *given: Any) -> tuple[float, float]:  # noqa: ANN401 - whatever the call takes
+    """Seconds of wall and of processor time that a call took."""
+    start, cpu = time.perf_counter(), time.thread_time()
     call(*given)
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.thread_time() - cpu
+
+
+def _spread(spent: Sequence[tuple[float, float]]) -> dict[str, float]:
+    wall = sorted(1000.0 * seconds for seconds, _ in spent)
+    return {
+        "calls": len(wall),
+        "p50_ms": statistics.median(wall),
+        "p99_9_ms": wall[min(len(wall) - 1, int(0.999 * len(wall)))],
+        "max_ms": wall[-1],
+        "max_cpu_ms": 1000.0 * max(cpu for _, cpu in spent),
+    }
 
 
 def _children_cpu() -> float:

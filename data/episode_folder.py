@@ -96,6 +96,25 @@ def open_pictures(folder: Path, path: str) -> Pictures:
     return _open(folder, path, read_facts(folder))
 
 
+def check_pictures(folder: Path) -> None:
+    """Unpack every picture of an episode, one at a time, and keep none.
+
+    Raises:
+        DamagedEpisodeError: One is missing or was changed.
+    """
+    facts = read_facts(folder)
+    for path, known in facts.get("pictures", {}).items():
+        if PictureCodec.from_json(known["codec"]).kind == "av1":
+            _unpacked(folder, path, facts)
+            continue
+        with _open(folder, path, facts) as pictures:
+            try:
+                for row in range(len(pictures)):
+                    pictures[row]
+            except (PictureError, OSError) as error:
+                raise _damaged(folder, f"{picture_file(path, pictures.codec)}: {error}") from error
+
+
 def _open(folder: Path, path: str, facts: Mapping[str, Any]) -> Pictures:
     known = facts.get("pictures", {})
     if path not in known:

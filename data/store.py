@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.builder import EpisodeBuilder
-from data.episode_folder import GROUP_FILE, open_pictures, read_episode, read_facts
+from data.episode_folder import GROUP_FILE, check_pictures, open_pictures, read_episode, read_facts
 from data.errors import DamagedEpisodeError, LockedStoreError, StoreError
 from data.features import Feature, Features, from_array, from_json
 from data.folder_writer import FolderWriter
@@ -214,11 +214,15 @@ class EpisodeStore:
         return Summary(id_, facts["steps"], Outcome(facts["outcome"]), facts["task"], facts["seed"])
 
     def damages(self) -> dict[str, str]:
-        """What is wrong with each damaged episode; empty when all can be read."""
+        """What is wrong with each damaged episode; empty when all can be read.
+
+        Pictures are unpacked one at a time, so that no episode is too large for it.
+        """
         found = {}
         for id_ in self.ids():
             try:
-                self.read(id_)
+                self.read(id_, pictures=False)
+                check_pictures(self._folder(id_))
             except StoreError as error:
                 found[id_] = str(error)
         return found

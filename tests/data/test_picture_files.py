@@ -143,6 +143,12 @@ def test_pictures_that_do_not_fit_into_memory_are_refused_before_they_are_unpack
     assert len(store.read("e", pictures=False)) == 6
     with store.pictures("e", KEY) as found:
         np.testing.assert_array_equal(found[6], pictures()[6])
+    assert store.damages() == {}
+    file = store.path / PATH / "c.0.0.0.0"
+    content = bytearray(file.read_bytes())
+    content[30] ^= 1
+    file.write_bytes(content)
+    assert "picture 0" in store.damages()["e"]
 
 
 def test_recorded_pictures_equal_those_that_were_seen_and_repeats_are_counted(tmp_path):
