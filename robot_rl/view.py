@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.records import Episode
-from data.store import EpisodeStore
 from data.validate.signals import observation_times
 
 if TYPE_CHECKING:
@@ -28,27 +27,6 @@ COLOURS = {
 }
 """Colour of each source, as in the reports."""
 ACTIONS = ("action_base", "action_policy", "action_intended", "action")
-
-
-def find_episode(path: Path) -> tuple[EpisodeStore, str]:
-    """The store and the id of an episode that is given by its folder.
-
-    Args:
-        path: folder of an episode inside its store; or a store, or a run with one, which means its first
-            episode.
-
-    Raises:
-        FileNotFoundError: if there is no episode; names those nearby.
-    """
-    parent = EpisodeStore(path.parent)
-    if parent.exists and path.name in parent:
-        return parent, path.name
-    for folder in (path, path / "episodes", *sorted((path / "shown").glob("*"))):
-        store = EpisodeStore(folder)
-        if store.exists and len(store):
-            return store, store.ids()[0]
-    known = f"; the store has {', '.join(parent.ids()[:5])}, ..." if parent.exists and len(parent) else ""
-    raise FileNotFoundError(f"{path} is no episode and holds none{known}: give the folder of an episode")
 
 
 def series(episode: Episode) -> Iterator[tuple[str, NDArray[Any]]]:

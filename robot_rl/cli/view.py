@@ -15,7 +15,9 @@ class ViewConfig:
     """Open a recorded episode in rerun, or write it as a recording."""
 
     episode: tyro.conf.Positional[Path]
-    """folder of an episode; of a store or a run: its first episode"""
+    """folder of an episode; a store, a run or a data set of any other format: its first episode"""
+    id: str = ""
+    """which episode of it instead"""
     out: Path | None = None
     """write the recording (.rrd) there instead of opening a window; always without a display"""
 
@@ -23,15 +25,16 @@ class ViewConfig:
 def run(words: list[str]) -> int:
     """Write or open the recording."""
     config = parse(ViewConfig, words, "view")
-    from robot_rl.view import find_episode, open_viewer, write_recording
+    from robot_rl.find_episode import read_episode
+    from robot_rl.view import open_viewer, write_recording
 
-    store, name = find_episode(config.episode)
+    episode = read_episode(config.episode, config.id)
     out = config.out
     if out is None and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        out = Path("outputs/view") / f"{name}.rrd"
+        out = Path("outputs/view") / f"{episode.id}.rrd"
     if out is None:
-        open_viewer(store.read(name))
+        open_viewer(episode)
     else:
-        path = write_recording(store.read(name), out)
+        path = write_recording(episode, out)
         say(f"{path}\nopen it with: rerun {path}")
     return 0

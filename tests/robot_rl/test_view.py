@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from data.records import EpisodeBuilder, Step
-from data.store import EpisodeStore
 from robot_rl import view
 from tests.data.validate import robot
 
@@ -123,15 +122,6 @@ def test_without_rerun_the_extra_is_named(episode, tmp_path, monkeypatch):
     monkeypatch.setattr(view.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"robot-rl\[view\]"):
         view.write_recording(episode, tmp_path / "toy.rrd")
-
-
-def test_an_episode_is_found_by_its_folder_and_by_its_run(episode, tmp_path):
-    store = EpisodeStore(tmp_path / "run/episodes")
-    store.write(episode)
-    for path in (tmp_path / "run/episodes/toy-3", tmp_path / "run/episodes", tmp_path / "run"):
-        assert view.find_episode(path)[1] == "toy-3"
-    with pytest.raises(FileNotFoundError, match="toy-3"):
-        view.find_episode(tmp_path / "run/episodes/toy-4")
 
 
 def test_importing_the_module_needs_no_rerun():
