@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
-from uuid import uuid4
 
 import numpy as np
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from data.labels import Labels
     from data.records import Episode
     from data.statistics import Scaling
-
-_STAMP = "stamp"
 
 
 class Sampler(Protocol):
@@ -281,10 +278,10 @@ class ReplayBuffer:
         self._forms = {name: (tuple(shape), np.dtype(kind)) for name, (shape, kind) in facts["forms"].items()}
         self._ledger.load_state(facts["ledger"])
         if self._forms and self._rings.folder is not None:
-            self._rings.reopen(self._stored(self._forms))
+            self._rings.reopen(self._forms)
             self._check_stamps()
         elif self._forms:
-            self._rings.make(self._stored(self._forms))
+            self._rings.make(self._forms)
             for name, ring in self._rings.arrays.items():
                 ring[: len(arrays[name])] = arrays[name]
         self._name_rings()
@@ -300,10 +297,6 @@ class ReplayBuffer:
             "draw": self._draw,
         }
 
-    def _stored(self, found: Mapping[str, Form]) -> dict[str, Form]:
-        stamp: Form = ((), np.dtype(np.int64))
-        return dict(found) if self._rings.folder is None else {**found, _STAMP: stamp}
-
     def _name_rings(self) -> None:
         arrays = self._rings.arrays.items()
         self._observed = [
@@ -312,9 +305,8 @@ class ReplayBuffer:
         self._carried = [(name.removeprefix(COLUMN), a) for name, a in arrays if name.startswith(COLUMN)]
 
     def _check_stamps(self) -> None:
-        stamps = self._rings.arrays[_STAMP]
         for held in self._ledger.held:
-            if (stamps[np.arange(held.row, held.row + held.rows) % self.capacity] != held.stamp).any():
+            if not self._rings.marked(held.row, held.rows, held.stamp):
                 raise ValueError(
                     f"Rows of episode {held.id!r} in {self._rings.folder} were overwritten after this state "
                     "was taken; take the folder's latest state, or fill a new replay from the episodes."
@@ -328,11 +320,11 @@ class ReplayBuffer:
             return self._add([one for one, n in zip(group, intake.transitions, strict=True) if n])
         if not self._forms:
             found = forms(group[0])
-            self._rings.make(self._stored(found))
+            self._rings.make(found)
             self._forms = found
             self._name_rings()
         self._ledger.make_room(sum(len(one) + 1 for one in group))
-        entered = self._entries(group, intake.transitions)
+        entered = self._ledger.plan(group, intake.transitions, marked=self._rings.folder is not None)
         for held, recording in zip(entered, group, strict=True):
             self._write(held, recording)
         slot = self._ledger.numbers % self.capacity
@@ -346,23 +338,11 @@ class ReplayBuffer:
         self._ledger.enter(entered)
         return int(intake.transitions.sum())
 
-    def _entries(self, group: Sequence[Recording], counts: NDArray[np.int64]) -> list[Held]:
-        row, number, entered = self._ledger.rows, self._ledger.numbers, []
-        for one, count in zip(group, counts.tolist(), strict=True):
-            stamp = 0 if self._rings.folder is None else uuid4().int >> 65
-            entered.append(Held(one.id, one.task, one.version, row, len(one) + 1, number, count, stamp))
-            row, number = row + len(one) + 1, number + count
-        return entered
-
     def _write(self, held: Held, recording: Recording) -> None:
         start = held.row % self.capacity
-        stamps = self._rings.arrays.get(_STAMP)
-        if stamps is not None:  # a crash between the two leaves rows that belong to nobody
-            put(stamps, start, np.full(held.rows, -1))
-        put(self._rings.arrays[ACTION], start, recording.action)
-        for key, ring in self._observed:
-            put(ring, start, recording.observations[key])
-        for key, ring in self._carried:
-            put(ring, start, recording.columns[key])
-        if stamps is not None:
-            put(stamps, start, np.full(held.rows, held.stamp))
+        with self._rings.marking(held.row, held.rows, held.stamp):
+            put(self._rings.arrays[ACTION], start, recording.action)
+            for key, ring in self._observed:
+                put(ring, start, recording.observations[key])
+            for key, ring in self._carried:
+                put(ring, start, recording.columns[key])

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from data.replay.recording import Recording
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,23 @@ class Ledger:
         while self.capacity - (self.rows - self.first_row) < rows:
             self.held.popleft()
             self._look_back()
+
+    def plan(
+        self, recordings: Sequence[Recording], transitions: NDArray[np.int64], *, marked: bool
+    ) -> list[Held]:
+        """Where episodes will lie that come next, with how many transitions each has, (E,).
+
+        Args:
+            recordings: The episodes.
+            transitions: (E,).
+            marked: Whether their rows get a mark of their own.
+        """
+        row, number, planned = self.rows, self.numbers, []
+        for one, count in zip(recordings, transitions.tolist(), strict=True):
+            stamp = uuid4().int >> 65 if marked else 0
+            planned.append(Held(one.id, one.task, one.version, row, len(one) + 1, number, count, stamp))
+            row, number = row + len(one) + 1, number + count
+        return planned
 
     def enter(self, episodes: Sequence[Held]) -> None:
         """Add episodes, whose rows and transitions follow on those that are there."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import DTypeLike, NDArray
+
+_MARK = "mark"
+"""Ring of what a folder's rows belong to."""
 
 
 def take(ring: NDArray[Any], rows: NDArray[np.int64], into: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -77,7 +81,7 @@ class Rings:
                 f"{self.folder} is not empty; give a replay a folder of its own, or load the state that "
                 "belongs to this one."
             )
-        for number, (name, (shape, dtype)) in enumerate(forms.items()):
+        for number, (name, (shape, dtype)) in enumerate({**forms, _MARK: ((), np.int64)}.items()):
             mapped = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]  # NumPy has no types here
                 self._file(number), mode="w+", dtype=np.dtype(dtype), shape=(self.capacity, *shape)
             )
@@ -91,7 +95,7 @@ class Rings:
             FileNotFoundError: A file is missing.
             ValueError: A file has another shape or type.
         """
-        for number, (name, (shape, dtype)) in enumerate(forms.items()):
+        for number, (name, (shape, dtype)) in enumerate({**forms, _MARK: ((), np.int64)}.items()):
             path = self._file(number)
             if not path.exists():
                 raise FileNotFoundError(f"{path} is missing, which held {name!r} of the replay.")
@@ -102,6 +106,24 @@ class Rings:
                     f"{np.dtype(dtype)} was stored for {name!r}."
                 )
             self.arrays[name] = np.asarray(mapped)
+
+    @contextmanager
+    def marking(self, start: int, count: int, mark: int) -> Iterator[None]:
+        """Mark rows while they are written: as nobody's before, and with a mark after.
+
+        Rows are counted from the beginning. In memory nothing is marked. A crash leaves rows of nobody.
+        """
+        marks = self.arrays.get(_MARK)
+        if marks is not None:
+            put(marks, start % self.capacity, np.full(count, -1))
+        yield
+        if marks is not None:
+            put(marks, start % self.capacity, np.full(count, mark))
+
+    def marked(self, start: int, count: int, mark: int) -> bool:
+        """Whether rows of a folder still carry a mark."""
+        rows = np.arange(start, start + count) % self.capacity
+        return bool((self.arrays[_MARK][rows] == mark).all())
 
     def flush(self) -> None:
         """Write what is only in memory to the files, if there are any."""

@@ -144,6 +144,12 @@ def test_a_tree_finds_the_slot_in_which_the_running_sum_lies(priorities, seed):
     np.testing.assert_array_equal(found[~near], want[~near])
 
 
+def test_an_amount_that_rounding_took_to_the_total_still_finds_a_slot_with_a_priority():
+    tree = SumTree(4)
+    tree.set(np.arange(4), np.array([0.0, 1.0, 0.0, 0.0]))
+    assert tree.find(np.array([0.0, 1.0])).tolist() == [1, 1]
+
+
 def test_every_sampler_is_reproducible_from_a_seed():
     replay = replay_of(5, 9, 3, versions=[0, 1, 2])
     for sampler in (Uniform(), PerTask(), Recent(3.0), Fresh(now=3), Prioritised(replay)):
