@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from data.errors import DatasetError
 from data.features import Feature
+from data.formats.pictures import picture_form
 from data.lerobot_index import CAMERA_TYPES, Place, read_index, read_table
 from data.statistics import FeatureStatistics, compute_statistics
 from data.video import PictureError, decode_picture, read_frames
@@ -198,6 +199,12 @@ class LeRobotFolder:
         """Frames of one camera at some steps; see `LeRobotEpisode.frames`."""
         if camera not in self.cameras:
             raise KeyError(f"No camera {camera!r} in {self.path}; it has {list(self.cameras)}.")
+        channels = self.features[camera].shape[2]
+        if channels != 3:
+            raise DatasetError(
+                f"{camera} in {self.path} has pictures of {channels} channel, such as depth; "
+                "only colour pictures are read. Leave cameras out (cameras=False) to read the rest."
+            )
         place = self._index.places[episode.id]
         declared = self._size(camera)
         try:
@@ -228,6 +235,8 @@ class LeRobotFolder:
                 f"Episode {id_} of {self.path} has no picture of {camera} inside its file at steps "
                 f"{missing[:5]}; pictures beside it are not read."
             )
+        for step, content in zip(steps, contents, strict=True):
+            picture_form(content, f"Episode {id_} of {self.path}, {camera} at step {step}")
         pictures = [decode_picture(content, size, declared=declared) for content in contents]
         return np.stack(pictures) if pictures else np.zeros((0, *(size or declared), 3), np.uint8)
 

@@ -51,6 +51,8 @@ def read_frames(
     try:
         with av.open(str(path), "r") as container:
             _refuse_size(container, declared, str(path))
+            # A decoder would otherwise fill what it cannot read with grey or the frame before, and go on.
+            container.streams.video[0].codec_context.options = {"err_detect": "explode"}
             for run in _runs(order, times):
                 for index, picture in _decode(container, times, run, tolerance_s, size):
                     found[index] = picture

@@ -1,4 +1,5 @@
 import importlib.util
+import io
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from data.errors import DatasetError
 from data.lerobot import LeRobotFolder
@@ -394,6 +396,42 @@ def test_what_is_no_picture_is_refused(tmp_path, entry):
     pq.write_table(table.append_column(CAMERA, pa.array([entry] * 5)), file)
     with pytest.raises(DatasetError, match="picture"):
         LeRobotFolder(root).read(0).frames(CAMERA)
+
+
+def test_a_jpeg_that_was_cut_short_is_not_filled_with_grey(tmp_path):
+    root = write_dataset_v2(tmp_path / "set", images=True)
+    file = root / "data/chunk-000/episode_000000.parquet"
+    buffer = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 255, (24, 32, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(buffer, "JPEG")
+    table = pq.read_table(file).drop_columns(CAMERA)
+    for content in (buffer.getvalue(), buffer.getvalue()[:-200]):
+        pq.write_table(table.append_column(CAMERA, pa.array([content] * 5)), file)
+        if content == buffer.getvalue():
+            assert LeRobotFolder(root).read(0).frames(CAMERA).shape == (5, 24, 32, 3)
+    with pytest.raises(DatasetError, match="no whole JPEG or PNG"):
+        LeRobotFolder(root).read(0).frames(CAMERA)
+
+
+def test_a_video_whose_frames_were_damaged_is_not_filled_with_grey(broken):
+    file = broken / f"videos/{CAMERA}/chunk-000/file-000.mp4"
+    content = bytearray(file.read_bytes())
+    start = content.index(b"mdat") + len(content) // 4
+    content[start : start + 300] = bytes(byte ^ 0x5A for byte in content[start : start + 300])
+    file.write_bytes(content)
+    folder = LeRobotFolder(broken)
+    with pytest.raises(DatasetError, match=r"file-000.mp4 cannot be decoded"):
+        [found.frames(CAMERA) for found in folder]
+
+
+def test_pictures_of_depth_are_refused_and_the_rest_is_read(broken):
+    info = json.loads((broken / "meta/info.json").read_text())
+    info["features"][CAMERA]["shape"] = [24, 32, 1]
+    (broken / "meta/info.json").write_text(json.dumps(info))
+    found = LeRobotFolder(broken).read(0)
+    assert len(found.columns["action"]) == 5
+    with pytest.raises(DatasetError, match="1 channel, such as depth"):
+        found.frames(CAMERA)
 
 
 def replace_column(root, name, values):
