@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from robot_rl.cli import unknown
-from robot_rl.cli.data import bar, inside
+from robot_rl.cli.data_bar import bar, inside
 from robot_rl.cli.output import say
 from robot_rl.cli.parsing import UsageError, parse
 from robot_rl.progress import stage

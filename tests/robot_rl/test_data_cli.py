@@ -8,7 +8,7 @@ import pytest
 from data.records import equal
 from data.store import EpisodeStore
 from robot_rl.cli import main
-from robot_rl.cli.data import ACTIONS
+from robot_rl.cli.data import MODULES
 from tests.data.validate import robot
 
 
@@ -20,7 +20,7 @@ def store(tmp_path):
     return made
 
 
-@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("action", MODULES)
 def test_every_option_is_explained(action, capsys):
     assert main(["data", action, "--help"]) == 0
     assert f"usage: robot-rl data {action}" in capsys.readouterr().out
