@@ -12,6 +12,7 @@ from data.store import EpisodeStore
 from data.validate.across import Across
 from data.validate.alignment import Alignment
 from data.validate.finding import Finding, Report
+from data.validate.large import opened
 from data.validate.signals import signals
 from data.validate.still import check_still
 from data.validate.thresholds import Thresholds
@@ -20,10 +21,11 @@ from data.validate.values import check_finite, check_saturated
 from data.validate.whole import check_whole, unfinished, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from data.features import Features
     from data.records import Episode
+    from data.validate.signals import Signal
 
 _UNREADABLE = (DatasetError, StoreError, ValueError, TypeError, KeyError, OSError)
 """What readers raise for broken files."""
@@ -59,10 +61,15 @@ class Validator:
         self._findings: list[Finding] = []
         self._episodes = self._steps = 0
 
-    def check(self, episode: Episode) -> list[Finding]:
-        """Findings about one episode; they are kept for the report too."""
+    def check(self, episode: Episode, pictures: Sequence[Signal] = ()) -> list[Finding]:
+        """Findings about one episode; they are kept for the report too.
+
+        Args:
+            episode: The episode.
+            pictures: Signals of the cameras that the episode lacks, as `data.validate.large.opened` gives.
+        """
         t = self._thresholds
-        parts = list(signals(episode, self._features, self._action_spec))
+        parts = [*signals(episode, self._features, self._action_spec), *pictures]
         found = [
             *check_whole(episode),
             *check_times(episode, self._action_spec, t),
@@ -177,13 +184,11 @@ def _store(
     waiting: list[tuple[str, StoreError]] = []
     for id_ in store.ids():
         try:
-            episode = store.read(id_)
+            with opened(store, id_) as (episode, pictures):
+                validator = validator or Validator(_declared(store, episode), store.action_spec, thresholds)
+                visit(episode, validator.check(episode, pictures))
         except StoreError as error:
             waiting.append((id_, error))
-            progress(id_)
-            continue
-        validator = validator or Validator(_declared(store, episode), store.action_spec, thresholds)
-        visit(episode, validator.check(episode))
         progress(id_)
     validator = validator or Validator({}, store.action_spec, thresholds)
     for id_, damage in waiting:

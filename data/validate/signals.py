@@ -50,17 +50,23 @@ class Signal:
     @cached_property
     def changed(self) -> NDArray[np.bool_]:
         """(N - 1,), whether a row differs from the one before in any bit; NaN equals NaN."""
-        return np.array([not _same(a, b) for a, b in zip(self.rows[1:], self.rows[:-1], strict=True)], bool)
+        found = np.empty(max(0, len(self.rows) - 1), bool)
+        before = self.rows[0] if len(found) else np.zeros(0)
+        for index in range(len(found)):  # one row at a time: pictures may be unpacked only here
+            row = self.rows[index + 1]
+            found[index] = not _same(row, before)
+            before = row
+        return found
 
     @property
     def picture(self) -> bool:
         """Whether rows are camera pictures."""
-        return self.rows.dtype == np.uint8 and self.rows.ndim >= 3
+        return self.rows.dtype == np.uint8 and len(self.rows.shape) >= 3
 
     @property
     def vector(self) -> bool:
         """Whether a row is a number or a vector, so that each dimension means something of its own."""
-        return self.rows.ndim <= 2 and self.rows.dtype.kind in "fiub"
+        return len(self.rows.shape) <= 2 and self.rows.dtype.kind in "fiub"
 
     def dimension(self, index: int) -> str:
         """Name of a dimension."""

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from data.errors import DatasetError
+from data.errors import DatasetError, StoreError
 from data.features import Feature
 from data.formats.registry import Source
 from data.store import EpisodeStore
@@ -374,6 +374,19 @@ def test_a_damaged_episode_is_named_and_the_others_are_checked(store):
     assert (found.kind, found.episode, found.severity) == (Kind.DAMAGED, "a-1", Severity.ERROR)
     assert report.episodes == 3
     assert not report.fine
+
+
+def test_pictures_that_do_not_fit_into_memory_are_checked_one_by_one(store, monkeypatch):
+    frozen = robot.episode("b-0", seed=9)
+    rows = frozen.observations["observation.images.top"].copy()
+    rows[40:71] = rows[40]
+    store.write(observed(frozen, "observation.images.top", rows))
+    monkeypatch.setattr("data.episode_folder.os.sysconf", lambda name: 1)
+    with pytest.raises(StoreError, match="of memory are free"):
+        store.read("b-0")
+    found = only(validate(store.path).findings)
+    assert (found.kind, found.episode) == (Kind.FROZEN, "b-0")
+    assert (found.first_step, found.last_step) == (40, 70)
 
 
 def test_a_store_whose_only_episode_is_damaged_is_reported(tmp_path):
