@@ -7,9 +7,6 @@ what a dead process left, makes these files the final arrays.
 
 from __future__ import annotations
 
-import io
-import json
-import os
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -17,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from data.errors import StoreError
-from data.features import to_json
-from data.images import PictureCodec, is_picture
-from data.layout import check_key, chunk_arrays, step_arrays, stream_arrays
-from data.manifest import sha256_bytes, sync_folder
-from data.picture_files import PictureWriter
+from data.features import differences, from_array, to_json
+from data.images import PictureCodec
+from data.layout import check_key
 from data.plain import plain
-from data.recording import JOURNAL, Recording
+from data.recording import Recording
+from data.recording_files import RecordingFiles
 from data.steps import Outcome
 
 if TYPE_CHECKING:
@@ -33,8 +29,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from data.builder import EpisodeBuilder, Piece
+    from data.builder import EpisodeBuilder
     from data.events import Event
+    from data.features import Features
     from data.steps import Chunk, Step
 
 _FLUSH_SAMPLES = 1000
@@ -56,6 +53,7 @@ class Recorder:
         close: Called once when nothing more is going to be written.
         pictures: How pictures are stored.
         durable: Whether a flush waits for the disk itself.
+        features: What has to be among the observations and streams.
     """
 
     def __init__(
@@ -68,22 +66,21 @@ class Recorder:
         *,
         pictures: PictureCodec | None = None,
         durable: bool = False,
+        features: Features | None = None,
     ) -> None:
         if flush_every < 1:
             raise ValueError(f"flush_every is {flush_every}; at least 1 step is needed.")
         self._builder = builder
-        self._folder = folder
         self._flush_every = flush_every
         self._commit = commit
         self._close = close
-        self._codec = pictures or PictureCodec()
-        self._durable = durable
+        self._files = RecordingFiles(folder, pictures or PictureCodec(), durable=durable)
+        self._missing = dict(features or {})
         self._open = True
-        self._flushed = self._segments = self._samples = self._others = 0
-        self._pictures: dict[str, PictureWriter] = {}
+        self._flushed = self._samples = self._others = 0
         self._stamps: dict[str, float] = {}
         self._repeated: dict[str, int] = {}
-        self._journal(plain({**builder.facts, "stream_features": to_json(builder.stream_features)}))
+        self._files.journal(plain({**builder.facts, "stream_features": to_json(builder.stream_features)}))
 
     @property
     def id(self) -> str:
@@ -100,8 +97,14 @@ class Recorder:
         return len(self._builder)
 
     def start(self, observation: Mapping[str, ArrayLike]) -> None:
-        """Take the observation of the reset; see `EpisodeBuilder.start`."""
+        """Take the observation of the reset; see `EpisodeBuilder.start`.
+
+        Raises:
+            StoreError: A sensor that the store declares has another form.
+        """
         self._needs_open()
+        for key, value in observation.items():
+            self._refuse_misfit(key, value)
         self._builder.start(
             {key: self._kept(f"observations/{check_key(key)}", observation[key]) for key in observation}
         )
@@ -140,11 +143,11 @@ class Recorder:
             StoreError: It cannot be written, or the recorder is closed.
         """
         self._needs_open()
+        self._refuse_misfit(key, value)
         path = f"streams/{check_key(key)}/values"
-        seen = self._pictures[path].repeated if path in self._pictures else 0
+        seen = self._files.repeated(path)
         self._builder.stream(key, time, wall_time, self._kept(path, value))
-        same_picture = path in self._pictures and self._pictures[path].repeated > seen
-        if self._stamps.get(path) == time and not same_picture:
+        if self._stamps.get(path) == time and self._files.repeated(path) == seen:
             self._repeated[path] = self._repeated.get(path, 0) + 1
         self._stamps[path] = time
         self._samples += 1
@@ -172,16 +175,11 @@ class Recorder:
         if len(self._builder) == self._flushed and not self._samples and not self._others:
             return
         piece = self._builder.take()
-        content = _segment(piece)
-        name = f"segment-{self._segments:06d}.npz"
+        facts = {"steps": len(self._builder), "metadata": plain(self.metadata | self._repeats())}
         try:
-            for writer in self._pictures.values() if self._durable else ():
-                writer.sync()
-            self._write(name, content)
-            self._journal(self._entry(name, content, piece))
+            self._files.flush(piece, facts)
         except OSError as error:
             raise self._unwritable(error) from error
-        self._segments += 1
         self._flushed = len(self._builder)
         self._samples = self._others = 0
 
@@ -193,15 +191,22 @@ class Recorder:
 
         Raises:
             ValueError: No step was taken.
-            StoreError: It cannot be written; the recording stays and can be recovered.
+            StoreError: It cannot be written, or a sensor that the store declares never came; the recording
+                stays and can be recovered.
         """
         self._needs_open()
         if not len(self._builder):
             raise ValueError(f"Episode {self.id} has no steps; nothing was recorded.")
+        if self._missing:
+            self.flush()
+            raise StoreError(
+                f"Episode {self.id} does not fit the store: {sorted(self._missing)} never came, neither with "
+                "the steps nor as streams. Connect it and record again, or close and recover what came."
+            )
         outcome = Outcome(outcome)
         self.flush()
         try:
-            recording = Recording.read(self._folder)
+            recording = Recording.read(self._files.folder)
             if recording.steps != len(self._builder):
                 raise StoreError(
                     f"Episode {self.id}: {recording.steps} of {len(self._builder)} steps are whole on disk; "
@@ -217,15 +222,14 @@ class Recorder:
     def discard(self) -> None:
         """Throw the recording away, as when a person wants to record the episode again."""
         self._needs_open()
-        shutil.rmtree(self._folder)
+        shutil.rmtree(self._files.folder)
         self.close()
 
     def close(self) -> None:
         """Stop recording; an unfinished recording stays on disk."""
         if self._open:
             self._open = False
-            for writer in self._pictures.values():
-                writer.close()
+            self._files.close()
             self._close()
 
     def __enter__(self) -> Self:
@@ -240,40 +244,33 @@ class Recorder:
             self.flush()
         self.close()
 
+    def _refuse_misfit(self, key: str, value: ArrayLike) -> None:
+        """Strike a declared sensor off those that are missing, once it came in the right form."""
+        if key in self._missing:
+            found = {key: from_array(np.asarray(value))}
+            lines = differences(
+                {key: self._missing[key]}, found, expected_by="the store", found_in="the recording"
+            )
+            if lines:
+                raise StoreError(f"Episode {self.id} does not fit the store: " + " ".join(lines))
+            del self._missing[key]
+
     def _all_kept(self, group: str, given: Mapping[str, ArrayLike]) -> dict[str, ArrayLike]:
         return {key: self._kept(f"{group}/{check_key(key)}", value) for key, value in given.items()}
 
     def _kept(self, path: str, value: ArrayLike) -> ArrayLike:
         """What the builder gets: the value itself, or where a picture was put."""
-        array = np.asarray(value)
-        if path not in self._pictures and not is_picture(array):
-            return array
         try:
-            if path not in self._pictures:
-                file = self._folder / f"pictures-{len(self._pictures):03d}"
-                self._pictures[path] = PictureWriter(file, self._codec.fitting(array.shape), array.shape)
-            return self._pictures[path].add(array)
+            return self._files.keep(path, value)
         except ValueError as error:
             raise ValueError(f"Episode {self.id}, step {len(self)}: {path} {error}.") from error
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def _entry(self, name: str, content: bytes, piece: Piece) -> dict[str, Any]:
-        places = {path: writer.place() for path, writer in self._pictures.items()}
-        return {
-            "segment": name,
-            "sha256": sha256_bytes(content),
-            "steps": len(self._builder),
-            "metadata": plain(self.metadata | self._repeats()),
-            "events": [event.to_json() for event in piece.events],
-            "pictures": {path: place for path, (place, _) in places.items()},
-            "sizes": {place["file"]: size for place, size in places.values()},
-        }
-
     def _repeats(self) -> dict[str, Any]:
-        counts = dict(self._repeated)
-        for path, writer in self._pictures.items():
-            counts[path] = counts.get(path, 0) + writer.repeated
+        pictures = self._files.all_repeated()
+        paths = dict.fromkeys((*self._repeated, *pictures))
+        counts = {path: self._repeated.get(path, 0) + pictures.get(path, 0) for path in paths}
         counts = {path: count for path, count in counts.items() if count}
         return {"repeated": counts} if counts else {}
 
@@ -287,29 +284,3 @@ class Recorder:
             f"Episode {self.id}: what came from step {self._flushed} on cannot be written "
             f"({error.strerror}). Everything before is safe: make room, then recover or discard it."
         )
-
-    def _write(self, name: str, content: bytes) -> None:
-        with (self._folder / name).open("xb") as file:
-            file.write(content)
-            if self._durable:
-                file.flush()
-                os.fsync(file.fileno())
-
-    def _journal(self, entry: Mapping[str, Any]) -> None:
-        with (self._folder / JOURNAL).open("a") as journal:
-            journal.write(json.dumps(entry) + "\n")
-            if self._durable:
-                journal.flush()
-                os.fsync(journal.fileno())
-                sync_folder(self._folder)
-
-
-def _segment(piece: Piece) -> bytes:
-    arrays = {f"observations/{key}": rows for key, rows in piece.observations.items()}
-    if piece.steps:
-        arrays |= step_arrays(piece.columns)
-    arrays |= {f"extra/{key}": rows for key, rows in piece.extra.items()}
-    arrays |= chunk_arrays(piece.chunks) | stream_arrays(piece.streams)
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()

@@ -277,6 +277,7 @@ class EpisodeStore:
                 lock.release,
                 pictures=self.picture_codec,
                 durable=self.durable,
+                features=from_json(self._root.declared("features") or {}),
             )
         except OSError as error:
             lock.release()

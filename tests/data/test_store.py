@@ -16,7 +16,7 @@ from data.episode_folder import GROUP_FILE, read_facts
 from data.errors import DamagedEpisodeError, LockedStoreError, StoreError
 from data.features import Feature
 from data.manifest import sha256_bytes
-from data.records import Outcome, equal
+from data.records import Outcome, Step, equal
 from data.store import EpisodeStore, Partial
 from data.zarr_files import group_bytes
 from tests.data.episodes import STREAM_FEATURES, episode, fill, fill_streams, observation, streaming_episode
@@ -240,6 +240,27 @@ def test_a_declared_sensor_may_be_a_stream(tmp_path):
         store.write(episode())
 
 
+def test_a_recording_without_a_declared_sensor_is_not_finished_but_can_be_recovered(tmp_path):
+    features = {"observation.state": Feature((5,), "float32"), "observation.wrench": Feature((6,), "float32")}
+    store = EpisodeStore(tmp_path / "s", features=features)
+    recorder = store.recorder(id="d", task="t")
+    with pytest.raises(StoreError, match=r"observation.state.*shape is \(4,\) in the recording"):
+        recorder.start({"observation.state": np.zeros(4, np.float32)})
+    recorder.start({"observation.state": np.zeros(5, np.float32)})
+    step = Step(action=[0], wall_time=0.0, monotonic_time=0.0)
+    recorder.append(step, {"observation.state": np.zeros(5, np.float32)})
+    with pytest.raises(StoreError, match=r"\['observation.wrench'\] never came"):
+        recorder.finish()
+    recorder.stream("observation.wrench", 0.1, 0.1, np.zeros(6, np.float32))
+    recorder.finish("success")
+    other = store.recorder(id="e", task="t")
+    other.start({"observation.state": np.zeros(5, np.float32)})
+    other.append(step, {"observation.state": np.zeros(5, np.float32)})
+    other.flush()
+    other.close()
+    assert len(store.recover("e")) == 1
+
+
 def test_without_a_declaration_features_are_those_of_the_data(store):
     assert store.features["observation.images.wrist"] == Feature((8, 6, 3), "uint8")
     assert store.action_spec is None
@@ -379,8 +400,6 @@ def test_when_the_disk_fills_while_recording_the_steps_before_are_kept(store):
 
 
 def _continue(recorder, steps):
-    from data.records import Step
-
     rng = np.random.default_rng(9)
     for t in range(steps):
         step = Step(action=rng.random(3), wall_time=0.0, monotonic_time=float(t))
