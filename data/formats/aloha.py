@@ -22,7 +22,7 @@ from data.features import Feature, from_array
 from data.formats import hdf5_file as hdf5
 from data.formats.limits import Budget
 from data.formats.pictures import decode
-from data.formats.recorded import ReadArrays, Rows, recorded_episode, safe_id, safe_key
+from data.formats.recorded import ReadArrays, Rows, by_key, recorded_episode, safe_id, safe_key
 from data.formats.registry import Format, Source
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ class Aloha(Format):
         notes += ("The files do not say what actions are; ALOHA's are absolute joint targets, rad.",)
         if left_out:
             notes += (f"Left out, having no row per step: {', '.join(left_out)}.",)
-        spec = None if chosen.action_spec is None else dict(chosen.action_spec)
-        return Source(features, spec, len(files), _episodes(files, features, chosen), notes)
+        return Source(
+            features, chosen.described_action(), len(files), _episodes(files, features, chosen), notes
+        )
 
 
 def _files(path: Path) -> list[Path]:
@@ -145,20 +146,19 @@ class _Parts:
         if not hdf5.is_dataset(self.action) or not hdf5.is_group(group):
             raise DatasetError(f"{self.place} has {hdf5.children(root)}; action and observations are needed.")
         hdf5.check_dataset(self.action)
-        self._vectors = {
-            _key(name): hdf5.child(group, name) for name in hdf5.children(group) if name != "images"
-        }
-        images = hdf5.child(group, "images")
+        vectors = {name: hdf5.child(group, name) for name in hdf5.children(group)}
+        images = vectors.pop("images", None)
         names = hdf5.children(images) if hdf5.is_group(images) else []
-        self.cameras = {f"observation.images.{safe_key(name)}": hdf5.child(images, name) for name in names}
+        self._vectors = by_key(vectors, self.place, _key)
+        self.cameras = by_key({name: hdf5.child(images, name) for name in names}, self.place, _camera)
         if "observation.state" not in self._vectors:
             raise DatasetError(f"{self.place} lacks observations/qpos; it has {hdf5.children(group)}.")
         for dataset in (*self._vectors.values(), *self.cameras.values()):
             self._check_rows(dataset)
         self._lengths = self._matched_lengths(hdf5.child(root, "compress_len"))
-        rest = {n: hdf5.child(root, n) for n in hdf5.children(root) if n not in _KNOWN}
-        self.extra = {safe_key(n): node for n, node in rest.items() if self._per_step(node)}
-        self.left_out = tuple(n for n in rest if safe_key(n) not in self.extra)
+        rest = by_key({n: hdf5.child(root, n) for n in hdf5.children(root) if n not in _KNOWN}, self.place)
+        self.extra = {key: node for key, node in rest.items() if hdf5.is_per_step(node, len(self))}
+        self.left_out = tuple(sorted(rest.keys() - self.extra.keys()))
 
     def __len__(self) -> int:
         return int(self.action.shape[0])
@@ -200,9 +200,6 @@ class _Parts:
                 "many rows as actions."
             )
 
-    def _per_step(self, node: Any) -> bool:  # noqa: ANN401 - h5py
-        return hdf5.is_dataset(node) and (node.shape or ())[:1] == (len(self),) and node.dtype.kind in "biuf"
-
     def _matched_lengths(self, table: Any) -> dict[str, NDArray[np.int64]]:  # noqa: ANN401 - h5py
         """Length of every JPEG file by camera."""
         budget = Budget(1 << 30, self.place)
@@ -222,6 +219,10 @@ class _Parts:
 
 _KNOWN = ("action", "observations", "compress_len")
 _KEYS = {"qpos": "observation.state", "qvel": "observation.velocity", "effort": "observation.effort"}
+
+
+def _camera(name: str) -> str:
+    return f"observation.images.{safe_key(name)}"
 
 
 def _key(name: str) -> str:

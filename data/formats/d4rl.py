@@ -19,7 +19,7 @@ from data.errors import DatasetError
 from data.features import from_array
 from data.formats import hdf5_file as hdf5
 from data.formats.limits import Budget
-from data.formats.recorded import ReadArrays, Rows, recorded_episode, safe_key, same_rows
+from data.formats.recorded import ReadArrays, Rows, by_key, recorded_episode, same_rows
 from data.formats.registry import Format, Source
 
 if TYPE_CHECKING:
@@ -74,9 +74,12 @@ class D4rl(Format):
         unmarked = sum(not marked for _, _, _, marked in spans)
         if unmarked:
             notes += (f"{unmarked} of {len(spans)} ends have no flag; they are cuts (truncated), not ends.",)
-        spec = None if chosen.action_spec is None else dict(chosen.action_spec)
         return Source(
-            {chosen.key: from_array(one[0])}, spec, len(spans), _episodes(path, spans, chosen), notes
+            {chosen.key: from_array(one[0])},
+            chosen.described_action(),
+            len(spans),
+            _episodes(path, spans, chosen),
+            notes,
         )
 
 
@@ -125,11 +128,9 @@ def _flat(file: Any) -> _Flat:  # noqa: ANN401 - h5py
         hdf5.check_dataset(dataset)
     _check_shapes(file.filename, {name: tuple(dataset.shape) for name, dataset in known.items()})
     rows = len(known["observations"])
-    extra = {
-        safe_key(name): node for name, node in found.items() if name not in known and _per_step(node, rows)
-    }
-    left_out = sorted(name for name in found if name not in known and safe_key(name) not in extra)
-    return _Flat(str(file.filename), known, extra, tuple(left_out))
+    others = by_key({n: node for n, node in found.items() if n not in known}, file.filename)
+    extra = {key: node for key, node in others.items() if hdf5.is_per_step(node, rows)}
+    return _Flat(str(file.filename), known, extra, tuple(sorted(others.keys() - extra.keys())))
 
 
 def _check_shapes(place: str, shapes: dict[str, tuple[int, ...]]) -> None:
@@ -145,10 +146,6 @@ def _check_shapes(place: str, shapes: dict[str, tuple[int, ...]]) -> None:
         raise DatasetError(
             f"{place}: observations have {observations[0]} rows, but {wrong}; all need as many."
         )
-
-
-def _per_step(node: Any, rows: int) -> bool:  # noqa: ANN401 - h5py
-    return hdf5.is_dataset(node) and (node.shape or ())[:1] == (rows,) and node.dtype.kind in "biuf"
 
 
 def _spans(flat: _Flat, limit: int) -> list[_Span]:

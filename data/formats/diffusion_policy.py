@@ -76,14 +76,13 @@ class DiffusionPolicy(Format):
         buffer = _Buffer(open_files(path), chosen)
         budget = Budget(chosen.max_decoded_bytes, str(path))
         rows = buffer.observations(0, 1, budget)
-        spec = None if chosen.action_spec is None else dict(chosen.action_spec)
         notes = chosen.notes(times="timestamp" in buffer.arrays, last_observation=False, rewards=False)
         if chosen.missing_chunks == "fill":
             notes += tuple(
                 f"{name} lacks chunks; its fill value stands for them." for name in buffer.incomplete
             )
         features = {key: _feature(key, values[0]) for key, values in rows.items()}
-        return Source(features, spec, len(buffer.ends), buffer.episodes(), notes)
+        return Source(features, chosen.described_action(), len(buffer.ends), buffer.episodes(), notes)
 
 
 class _Buffer:

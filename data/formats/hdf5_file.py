@@ -126,6 +126,11 @@ def is_dataset(node: Any) -> bool:  # noqa: ANN401 - an h5py group or dataset, o
     return isinstance(node, h5py_module().Dataset)
 
 
+def is_per_step(node: Any, rows: int) -> bool:  # noqa: ANN401 - an h5py group or dataset, or None
+    """Whether this is a dataset of plain numbers with one row per step."""
+    return is_dataset(node) and (node.shape or ())[:1] == (rows,) and node.dtype.kind in _NUMBERS
+
+
 def numbers(dataset: Any, budget: Budget, rows: slice | None = None) -> NDArray[Any]:  # noqa: ANN401 - h5py
     """Rows of a dataset of plain numbers, in native byte order.
 

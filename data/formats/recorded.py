@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -52,6 +52,10 @@ class ReadArrays:
         if self.rate_hz is not None and not (math.isfinite(self.rate_hz) and self.rate_hz > 0):
             raise ValueError(f"rate_hz is {self.rate_hz}; a positive number is needed, or nothing.")
         Budget(self.max_decoded_bytes, "options")
+
+    def described_action(self) -> dict[str, Any] | None:
+        """What actions mean, where the user said so."""
+        return None if self.action_spec is None else dict(self.action_spec)
 
     def notes(self, *, times: bool, last_observation: bool, rewards: bool) -> tuple[str, ...]:
         """What is assumed, one sentence each.
@@ -118,21 +122,9 @@ def recorded_episode(id_: str, rows: Rows, options: ReadArrays) -> Episode:
     Raises:
         DatasetError: The arrays do not fit together, or nothing would be left.
     """
-    steps = len(rows.action)
-    lengths = {key: len(value) for key, value in rows.observations.items()}
-    if (
-        not steps
-        or not lengths
-        or len(set(lengths.values())) > 1
-        or max(lengths.values()) - steps not in {0, 1}
-    ):
-        raise DatasetError(
-            f"Episode {id_} has {steps} actions and observations of lengths {lengths}; at least one of "
-            "each is needed, and as many observations as actions or one more."
-        )
+    steps, complete = _lengths(id_, rows)
     kept, metadata = steps, dict(rows.metadata)
     observations = dict(rows.observations)
-    complete = max(lengths.values()) > steps
     if complete:
         metadata["last_observation"] = "recorded"
     elif options.last_step == "repeat":
@@ -167,6 +159,23 @@ def safe_key(name: str) -> str:
     return _UNSAFE.sub("_", name).lstrip(".-") or "_"
 
 
+def by_key[T](found: Mapping[str, T], place: str, key: Callable[[str], str] = safe_key) -> dict[str, T]:
+    """Things of another format by the keys that they get.
+
+    Args:
+        found: By their names in the file.
+        place: The file, for messages.
+        key: Key of a name.
+
+    Raises:
+        DatasetError: Two names get the same key.
+    """
+    keys = {name: key(name) for name in found}
+    if len(set(keys.values())) < len(keys):
+        raise DatasetError(f"{place}: some names would share a key: {keys}. Rename them.")
+    return {keys[name]: value for name, value in found.items()}
+
+
 def safe_id(name: str) -> str:
     """A name of another format as the id of an episode: what no id may hold becomes ``_``."""
     return _UNSAFE.sub("_", name).lstrip("._-")[:128] or "episode"
@@ -178,6 +187,23 @@ def same_rows(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
     if a.dtype.kind == b.dtype.kind == "f":
         same = same | (np.isnan(a) & np.isnan(b))
     return np.asarray(same.reshape(len(same), -1).all(axis=1))
+
+
+def _lengths(id_: str, rows: Rows) -> tuple[int, bool]:
+    """Steps T, and whether there are T + 1 observations."""
+    steps = len(rows.action)
+    lengths = {key: len(value) for key, value in rows.observations.items()}
+    if (
+        not steps
+        or not lengths
+        or len(set(lengths.values())) > 1
+        or max(lengths.values()) - steps not in {0, 1}
+    ):
+        raise DatasetError(
+            f"Episode {id_} has {steps} actions and observations of lengths {lengths}; at least one of "
+            "each is needed, and as many observations as actions or one more."
+        )
+    return steps, max(lengths.values()) > steps
 
 
 def _columns(rows: Rows, kept: int, options: ReadArrays) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from data.errors import DatasetError
 from data.formats import hdf5_file as hdf5
 from data.formats import robomimic_names as names
 from data.formats.limits import Budget
-from data.formats.recorded import ReadArrays, Rows, recorded_episode, safe_key, same_rows
+from data.formats.recorded import ReadArrays, Rows, by_key, recorded_episode, same_rows
 from data.formats.robomimic_write import OWN
 from data.layout import check_key, episode_from
 from data.steps import Outcome
@@ -82,7 +82,7 @@ class Demo:
         own = hdf5.child(group, OWN)
         self.own = own if hdf5.is_group(own) else None
         found = self._diagnostics()
-        self._extra = {key: node for key, node in found.items() if self._per_step(node)}
+        self._extra = {key: node for key, node in found.items() if hdf5.is_per_step(node, len(self))}
         self.left_out = tuple(key for key in found if key not in self._extra)
 
     def __len__(self) -> int:
@@ -239,10 +239,7 @@ class Demo:
         if hdf5.is_group(actions):
             del found["action_dict"]
             found |= {f"action_dict.{name}": hdf5.child(actions, name) for name in hdf5.children(actions)}
-        return {safe_key(name): node for name, node in found.items()}
-
-    def _per_step(self, node: Any) -> bool:  # noqa: ANN401 - h5py
-        return hdf5.is_dataset(node) and (node.shape or ())[:1] == (len(self),) and node.dtype.kind in "biuf"
+        return by_key(found, self.place)
 
 
 def _below(group: Any, prefix: str = "", depth: int = 4) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - h5py

@@ -120,14 +120,8 @@ def action_spec(env_args: Mapping[str, Any], width: int) -> dict[str, Any] | Non
         "frame": str(part.get("input_ref_frame", "world")),
         "rotation": "rotvec" if size == 6 else "none",
     }
-    gripper = {
-        "name": "gripper",
-        "size": 1,
-        "mode": "absolute",
-        "kind": "gripper",
-        "frame": "",
-        "rotation": "none",
-    }
+    gripper = {"name": "gripper", "size": 1, "mode": "absolute", "kind": "gripper"}
+    gripper |= {"frame": "", "rotation": "none"}
     names = {"arm": ["x", "y", "z", "rx", "ry", "rz"][:size], "gripper": ["closing"]}
     groups = [
         {

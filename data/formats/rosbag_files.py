@@ -1,13 +1,11 @@
 """The files of a ROS 2 bag: found, checked, and their messages joined in the order of their receive times.
 
-Read with the rosbags package, file by file. Before it gets to see an MCAP file, every record of it is checked
-to lie within the file and every packed part to unfold to what it says: the package would unpack anything.
+Read with the rosbags package, file by file, after `data.formats.rosbag_check` has looked at each.
 """
 
 from __future__ import annotations
 
 import heapq
-import struct
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,20 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import DatasetError
 from data.formats.extras import require
-from data.formats.limits import Budget
+from data.formats.rosbag_check import MCAP, check_file, unpack_zstd
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from types import TracebackType
-    from typing import BinaryIO, Self
+    from typing import Self
 
 _SUFFIXES = (".mcap", ".db3")
-_MCAP = b"\x89MCAP0\r\n"
 _SQLITE = b"SQLite format 3\x00"
 _METADATA = "metadata.yaml"
 _METADATA_BYTES = 16 << 20
-_CHUNK = 6
-_FOOTER = 2
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ def looks_like_bag(path: Path) -> bool:
             return False
         with path.open("rb") as file:
             begin = file.read(16)
-        return begin.startswith(_MCAP) or (begin == _SQLITE and path.suffix == ".db3")
+        return begin.startswith(MCAP) or (begin == _SQLITE and path.suffix == ".db3")
     except OSError:
         return False
 
@@ -120,7 +115,7 @@ class Bag:
         yield from heapq.merge(*streams, key=lambda message: message.received_ns)
 
     def _open(self, file: Path) -> None:
-        checked = _check_file(file, self._limit)
+        checked = check_file(file, self._limit)
         reader = self._rosbag2.Reader(file)
         try:
             reader.open()
@@ -153,7 +148,7 @@ class Bag:
             raise _damaged(reader.path, error) from error
 
     def _unpacked(self, raw: bytes) -> bytes:
-        return _unpack_zstd(raw, self._limit, self.place) if self._packed_messages else raw
+        return unpack_zstd(raw, self._limit, self.place) if self._packed_messages else raw
 
 
 @dataclass(frozen=True)
@@ -214,96 +209,6 @@ def _part(path: Path, name: str) -> Path:
             return candidate
     raise DatasetError(
         f"{path} lacks {name!r}, which its {_METADATA} names. Copy it from the source of the bag."
-    )
-
-
-def _check_file(file: Path, limit: int) -> set[int]:
-    """Where the packed parts of an MCAP file begin; a database has none."""
-    if file.suffix == ".mcap":
-        return _check_mcap(file, limit)
-    waiting = file.with_name(file.name + "-wal")
-    if waiting.exists() and waiting.stat().st_size:
-        raise DatasetError(
-            f"{file} was not closed: {waiting.name} holds messages that are not in it yet. Run "
-            f"`sqlite3 {file.name} 'PRAGMA wal_checkpoint'` on a copy of both."
-        )
-    if set("?#%") & set(str(file)):
-        raise DatasetError(f"{file}: a path with '?', '#' or '%' cannot be opened as a database; rename it.")
-    return set()
-
-
-def _check_mcap(file: Path, limit: int) -> set[int]:
-    """Walk the records of an MCAP file; the layout is that of its specification."""
-    size = file.stat().st_size
-    with file.open("rb") as content:
-        if content.read(len(_MCAP)) != _MCAP:
-            raise DatasetError(f"{file} does not begin like an MCAP file.")
-        end = size - len(_MCAP)
-        footer = False
-        chunks = set()
-        while content.tell() < end:
-            place = content.tell()
-            head = content.read(9)
-            code, length = struct.unpack("<BQ", head) if len(head) == 9 else (0, size)
-            if place + 9 + length > end:
-                raise _cut_short(file, place)
-            if code == _CHUNK:
-                _check_chunk(content, length, limit, f"{file}, chunk at byte {place}")
-                chunks.add(place)
-            footer = code == _FOOTER
-            content.seek(place + 9 + length)
-        content.seek(end)
-        if not footer or content.read() != _MCAP:
-            raise _cut_short(file, end)
-    return chunks
-
-
-def _check_chunk(content: BinaryIO, length: int, limit: int, where: str) -> None:
-    record = content.read(length)
-    try:
-        unpacked, _, name_length = struct.unpack_from("<QII", record, 16)
-        packing = record[32 : 32 + name_length].decode()
-        (packed,) = struct.unpack_from("<Q", record, 32 + name_length)
-        data = record[40 + name_length : 40 + name_length + packed]
-    except (struct.error, UnicodeDecodeError) as error:
-        raise DatasetError(f"{where} is damaged: {error}.") from error
-    Budget(limit, where).spend(unpacked, "it")
-    if packing == "zstd":
-        found = len(_unpack_zstd(data, unpacked, where))
-    elif packing == "lz4":
-        found = len(_unpack_lz4(data, unpacked, where))
-    elif packing:
-        raise DatasetError(f"{where} is packed with {packing!r}; read are zstd and lz4.")
-    else:
-        found = len(data)
-    if found != unpacked:
-        raise DatasetError(f"{where} is damaged: it holds {found} bytes and says {unpacked}.")
-
-
-def _unpack_zstd(data: bytes, limit: int, where: str) -> bytes:
-    zstd = require("backports.zstd", "formats", "Reading a ROS 2 bag")
-    return _unpack(zstd.ZstdDecompressor(), data, limit, where)
-
-
-def _unpack_lz4(data: bytes, limit: int, where: str) -> bytes:
-    lz4 = require("lz4.frame", "formats", "Reading a ROS 2 bag")
-    return _unpack(lz4.LZ4FrameDecompressor(), data, limit, where)
-
-
-def _unpack(decompressor: Any, data: bytes, limit: int, where: str) -> bytes:  # noqa: ANN401 - of either package
-    try:
-        found = bytes(decompressor.decompress(data, max_length=limit + 1)) if data else b""
-    except Exception as error:  # the packages raise errors of their own
-        raise DatasetError(f"{where} cannot be unpacked: {error}.") from error
-    if len(found) > limit or (data and (not decompressor.eof or decompressor.unused_data)):
-        raise DatasetError(f"{where} unfolds to more than {limit} bytes, or is cut short; it is not read.")
-    return found
-
-
-def _cut_short(file: Path, place: int) -> DatasetError:
-    return DatasetError(
-        f"{file} is cut short: no whole record at byte {place} of {file.stat().st_size}. `mcap recover` "
-        "saves what is there into a new file."
     )
 
 

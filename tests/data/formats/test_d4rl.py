@@ -139,6 +139,12 @@ def test_infos_become_diagnostics_and_the_rest_is_named(tmp_path):
     assert "Left out, having no row per step: metadata." in source.notes
 
 
+def test_names_that_would_share_a_key_are_refused(tmp_path):
+    content = arrays() | {"a b": np.arange(7), "a:b": np.arange(7) + 50}
+    with pytest.raises(DatasetError, match="would share a key"):
+        open_source(write(tmp_path / "a.h5", content))
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
