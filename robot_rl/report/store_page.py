@@ -124,7 +124,7 @@ def _page(path: Path, report: Report, drawn: _Drawn) -> str:
     more = f" and {len(drawn.tasks) - 3} more tasks" if len(drawn.tasks) > 3 else ""
     page = Page(
         f"robot-rl data · {path.name}",
-        f"{report.episodes} episodes: {told or 'none can be read'}",
+        f"{report.episodes} episode{'s' * (report.episodes != 1)}: {told or 'none can be read'}",
         f"{tasks}{more}.",
     )
     page.numbers(_numbers(report, drawn))
@@ -208,10 +208,16 @@ def _facts(episode: Episode) -> str:
 def _findings(findings: Sequence[Finding]) -> str:
     lines = "".join(
         f'<li><span class="{_class(finding)}">{finding.kind}</span> '
-        f"{escape(finding.place.partition(', ')[2])} {escape(finding.message)}</li>"
+        f"{_within(finding)}{escape(finding.message)}</li>"
         for finding in findings
     )
     return f"<ul>{lines}</ul>" if lines else ""
+
+
+def _within(finding: Finding) -> str:
+    """Where in its episode a finding is."""
+    place = finding.place.partition(", ")[2]
+    return f"{escape(place)}: " if place else ""
 
 
 def _thumbnails(episode: Episode, count: int) -> str:
