@@ -16,7 +16,7 @@ from data.formats.extras import require
 from data.formats.lerobot_columns import Columns, choose, lerobot_features, rows
 from data.formats.sidecar import SidecarWriter
 from data.formats.target import new_target
-from data.layout import episode_arrays, episode_facts
+from data.layout import check_key, episode_arrays, episode_facts
 from data.records import Source
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def write_lerobot(
     first = next(remaining, None)
     if first is None:
         raise DatasetError(f"There are no episodes to write to {path}; LeRobot has no empty datasets.")
+    for key in first.observations:
+        check_key(key)  # LeRobot makes folders of these names
     module = require("lerobot.datasets.lerobot_dataset", "lerobot", "Writing a LeRobotDataset")
     known = {k: features[k] if k in features else from_array(v[0]) for k, v in first.observations.items()}
     writer = _Writer(known, _fps(first, action_spec, options), options)

@@ -1,4 +1,6 @@
 import json
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ import pytest
 from data.errors import DatasetError
 from data.formats.registry import detect, load, open_source
 from data.records import Outcome, Source
+from tests.data.episodes import episode
 from tests.data.lerobot_folder import CAMERA, FPS, add_columns, grey, write_dataset, write_dataset_v2
 
 STEPS = 16  # of the three episodes, 5 + 7 + 4
@@ -161,14 +164,13 @@ def test_real_recordings_become_episodes(real_data):
 
 
 def test_writing_without_lerobot_names_the_extra(tmp_path, monkeypatch):
-    import sys
-
-    from tests.data.episodes import episode
-
     monkeypatch.setitem(sys.modules, "lerobot", None)
     monkeypatch.setitem(sys.modules, "lerobot.datasets.lerobot_dataset", None)
     with pytest.raises(ImportError, match=r"Writing a LeRobotDataset needs .*robot-rl\[lerobot\]"):
         load("lerobot").write([episode()], {}, None, tmp_path / "new")
+    outside = replace(episode(), observations={"../../etc": np.zeros((14, 1))})
+    with pytest.raises(ValueError, match=r"'../../etc' cannot name"):
+        load("lerobot").write([outside], {}, None, tmp_path / "new")
     with pytest.raises(DatasetError, match="no episodes"):
         load("lerobot").write([], {}, None, tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
