@@ -126,7 +126,7 @@ def read_table(path: Path, place: str, columns: Iterable[str] | None = None, **o
                 f"{place} in {path} announces {rows} rows in {file.stat().st_size} bytes; it is not read."
             )
         return pq.read_table(file, columns=names, **options)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{place} in {path} cannot be read, it may be cut short: {error}") from error
 
 
@@ -283,7 +283,7 @@ def _json_lines(path: Path, place: str, why: str) -> Iterator[dict[str, Any]]:
 def _names(path: Path, place: str) -> list[str]:
     try:
         return list(pq.read_schema(path / place).names)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{place} in {path} cannot be read, it may be cut short: {error}") from error
 
 

@@ -479,3 +479,10 @@ def test_impossible_descriptions_of_version_2_are_refused(tmp_path, changes):
     edit_info(root, **changes)
     with pytest.raises(DatasetError, match=r"chunks_size|zero byte|unknown"):
         LeRobotFolder(root)
+
+
+def test_column_names_that_are_no_text_are_refused(broken):
+    file = broken / "meta/episodes/chunk-000/file-000.parquet"
+    file.write_bytes(file.read_bytes().replace(b"dataset_from_index", b"dataset_\xaf\xaf\xaf\xaf_index"))
+    with pytest.raises(DatasetError, match=r"file-000.parquet in .* cannot be read"):
+        LeRobotFolder(broken)
