@@ -396,6 +396,6 @@ class EpisodeStore:
 
 def _unwritable(id_: str, error: OSError) -> StoreError:
     return StoreError(
-        f"Episode {id_} cannot be written: {error.strerror or error} ({error.filename}). "
+        f"Episode {id_} cannot be written: {error.strerror or error}. "
         "Make room or choose a folder that can be written; no other episode was touched."
     )

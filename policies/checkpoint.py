@@ -20,6 +20,7 @@ import torch
 
 from data.features import differences
 from data.manifest import atomic_write_bytes, atomic_write_json, sha256_bytes
+from policies.device import check_device
 from policies.registry import reference_of, resolve
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def load(
     Raises:
         CheckpointError: if there is no policy, it is a pickle, of another format, damaged, or made for other
             features or actions; each difference is named.
+        ValueError: if the device does not work here.
     """
     folder = Path(folder)
     header = read_header(folder)
@@ -126,7 +128,7 @@ def load(
     if action_spec is not None:
         _refuse(folder, action_differences(policy.spec.action_spec, action_spec))
     assert isinstance(policy, torch.nn.Module)
-    policy.requires_grad_(False).eval().to(device)
+    policy.requires_grad_(False).eval().to(check_device(device))
     if policy.hash() != header["hash"]:
         raise CheckpointError(
             f"{folder}: the policy's hash is not the saved one: another version of its class is installed"

@@ -224,7 +224,12 @@ def _check_places(config: EvaluateConfig) -> None:
     if config.json is not None:
         if config.json.is_dir():
             raise ValueError(f"json is {config.json}, which is a folder: give a file")
-        config.json.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            config.json.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(
+                f"json is {config.json}, whose folder cannot be made ({error.strerror}): give a file elsewhere"
+            ) from error
         if not os.access(config.json.parent, os.W_OK):
             raise ValueError(f"json is {config.json}, whose folder cannot be written: give another file")
     if config.record_to is not None and config.record_to.is_file():

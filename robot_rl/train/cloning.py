@@ -16,6 +16,7 @@ import torch
 from data.config import to_dict
 from data.statistics import compute_statistics
 from policies import checkpoint
+from policies.device import check_device
 from policies.flow import FlowPolicy
 from policies.flow_config import TASK, FlowConfig
 from robot_rl.progress import stage
@@ -181,7 +182,7 @@ def _start(
     if network.relative_to is not None:
         arrays["action"] = _relative_actions(windows, network.relative_to)
     policy.fit(compute_statistics(arrays, demos.features), constant=config.constant)
-    policy.to(config.device).train()
+    policy.to(check_device(config.device)).train()
     average = policy.student("copy")
     assert isinstance(average, FlowPolicy)
     average.requires_grad_(False).eval()
