@@ -228,7 +228,7 @@ def _check_places(config: EvaluateConfig) -> None:
             config.json.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(
-                f"json is {config.json}, whose folder cannot be made ({error.strerror}): give a file elsewhere"
+                f"json is {config.json}, whose folder is not made ({error.strerror}): give a file elsewhere"
             ) from error
         if not os.access(config.json.parent, os.W_OK):
             raise ValueError(f"json is {config.json}, whose folder cannot be written: give another file")

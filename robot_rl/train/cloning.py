@@ -21,6 +21,7 @@ from policies.flow import FlowPolicy
 from policies.flow_config import TASK, FlowConfig
 from robot_rl.progress import stage
 from robot_rl.runs import RunDirectory
+from robot_rl.seeds import MOST_SEED
 from robot_rl.train.demonstrations import Demonstrations, Selection, read_demonstrations
 from robot_rl.train.heldout import HeldOutError, held_out_error
 from robot_rl.train.report import write_report
@@ -98,7 +99,9 @@ class TrainConfig:
             raise ValueError(f"holdout is {self.holdout}, allowed is 0 to 0.5: the rest is trained on")
         if not 0 <= self.average < 1:
             raise ValueError(f"average is {self.average}, allowed is 0 up to, but not including, 1")
-        if self.learning_rate <= 0:
+        if not 0 <= self.seed <= MOST_SEED:
+            raise ValueError(f"seed is {self.seed}, allowed is 0 to {MOST_SEED:,}")
+        if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate is {self.learning_rate}, a positive number is needed")
         if self.network.conditions:
             raise ValueError("behaviour cloning gives no conditions: leave network.conditions empty")
