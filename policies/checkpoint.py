@@ -174,7 +174,9 @@ def read_header(folder: Path) -> dict[str, Any]:
         header: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         found = (header["format"], int(header["version"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged or no policy: {error!r}") from error
+        raise CheckpointError(
+            f"{path} is damaged or no policy ({error!r}): restore it from a copy, or train again"
+        ) from error
     if found != (FORMAT, VERSION):
         raise CheckpointError(
             f"{path} has format {found[0]!r} version {found[1]}; this program reads {FORMAT!r} "
@@ -213,9 +215,14 @@ def _build(folder: Path, header: dict[str, Any]) -> Policy:
         checksum, saved = sha256_bytes(content), entry["sha256"]
         cls, payload, _ = header["class"], header["payload"], header["hash"]
     except (KeyError, TypeError, OSError) as error:
-        raise CheckpointError(f"{folder / _FILE} is incomplete: {error!r}") from error
+        raise CheckpointError(
+            f"{folder / _FILE} is incomplete ({error!r}): restore the folder from a copy, or train again"
+        ) from error
     if checksum != saved:
-        raise CheckpointError(f"{folder / entry['file']} is damaged: its checksum is not the recorded one")
+        raise CheckpointError(
+            f"{folder / entry['file']} is damaged, its checksum is not the recorded one: restore it from a "
+            "copy, or train again"
+        )
     policy_class = resolve(cls)
     if not issubclass(policy_class, torch.nn.Module) or not hasattr(policy_class, "from_payload"):
         raise CheckpointError(

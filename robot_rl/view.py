@@ -14,7 +14,7 @@ from data.store import EpisodeStore
 if TYPE_CHECKING:
     import rerun as rr
 
-MISSING = "rerun is not installed: uv pip install 'robot-rl[view]' (or pip install rerun-sdk)"
+MISSING = "rerun is not installed: uv pip install -e '.[view]' (or pip install rerun-sdk)"
 ACTIONS = ("action_base", "action_policy", "action_intended", "action")
 
 

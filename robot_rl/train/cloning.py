@@ -127,7 +127,8 @@ def train(config: TrainConfig, progress: Progress | None = None) -> Path:
         config.out, settings, kind="train", resume=config.resume, wandb=config.wandb
     )
     with directory as run:
-        demos = read_demonstrations(config.data, _selection(config))
+        with stage("Reading demonstrations"):
+            demos = read_demonstrations(config.data, _selection(config))
         network = _network(config, demos)
         parts = split(demos.trajectories, share=config.holdout, horizon=network.horizon, seed=config.seed)
         windows = _windows(parts.train, network, config.end)
