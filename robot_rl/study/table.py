@@ -176,7 +176,9 @@ def _draw_task(axes: "Axes", task: str, rows: Sequence[Row]) -> None:
         axes.plot(
             [100 * rate for rate in row.rates], [place] * len(row.rates), "o", color=colour, markersize=3.5
         )
-        axes.plot([100 * row.rate], [place], "o", color=colour, markersize=8, markerfacecolor="white")
+        axes.plot(
+            [100 * row.rate], [place], "o", color=colour, markersize=8, markerfacecolor="white", clip_on=False
+        )
     axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, 100)
