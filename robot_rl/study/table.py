@@ -11,7 +11,7 @@ import numpy as np
 from data.manifest import atomic_write_text
 from robot_rl.statistics import paired_difference, wilson_interval
 from robot_rl.study.cell import Finished, read_cell
-from robot_rl.study.plan import PLAIN, Study, StudyError, cells
+from robot_rl.study.plan import PLAIN, Study, StudyError, cells, writable_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,12 +78,12 @@ def write_table(study: Study) -> list[Path]:
     """Write ``NAME.md`` and ``NAME.png`` into the study's docs folder.
 
     Raises:
-        StudyError: if no cell is finished.
+        StudyError: if no cell is finished, or the folder cannot be written.
     """
     rows = rows_of(study)
     if not rows:
         raise StudyError(f"study {study.name} has no finished cell in {study.results}: run it first")
-    study.docs.mkdir(parents=True, exist_ok=True)
+    writable_folder(study.docs)
     page, figure = study.docs / f"{study.name}.md", study.docs / f"{study.name}.png"
     _draw(rows, figure)
     atomic_write_text(page, "\n".join(_lines(study, rows, figure.name)) + "\n")
