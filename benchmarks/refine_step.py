@@ -107,7 +107,7 @@ def learning(
     clock = PartClock()
     clock.watch(learner, "_update_critic", "critics")
     clock.watch(learner, "_update_actor", "actor and temperature")
-    clock.watch(residual_learner, "track", "target critics")
+    clock.watch(residual_learner, "track", "averages of critics and actor")
     start = time.process_time()
     learner.update(updates)
     return clock.shares("learning per update", time.process_time() - start, updates)

@@ -406,7 +406,8 @@ class EpisodeStore:
 
 
 def _unwritable(id_: str, error: OSError) -> StoreError:
+    where = f" ({error.filename})" if error.filename else ""
     return StoreError(
-        f"Episode {id_} cannot be written: {error.strerror or error} ({error.filename}). "
+        f"Episode {id_} cannot be written: {error.strerror or error}{where}. "
         "Make room or choose a folder that can be written; no other episode was touched."
     )

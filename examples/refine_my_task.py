@@ -46,7 +46,8 @@ class Dock(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
         self.steps += 1
         self.position = self.position + np.clip(action, -0.02, 0.02) + self.current
         success = bool(np.linalg.norm(self.berth - self.position) < 0.004)
-        return self.observe(), float(success), success, self.steps >= self.max_steps, {"success": success}
+        late = not success and self.steps >= self.max_steps
+        return self.observe(), float(success), success, late, {"success": success}
 
     def observe(self) -> dict[str, np.ndarray]:
         return {POSITION: self.position.astype(np.float32), BERTH: self.berth.astype(np.float32)}

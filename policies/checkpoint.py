@@ -20,6 +20,7 @@ import torch
 
 from data.features import differences
 from data.manifest import atomic_write_bytes, atomic_write_json, sha256_bytes
+from policies.device import check_device
 from policies.registry import reference_of, resolve
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def load(
     Raises:
         CheckpointError: if there is no policy, it is a pickle, of another format, damaged, or made for other
             features or actions; each difference is named.
+        ValueError: if the device does not work here.
     """
     folder = Path(folder)
     header = read_header(folder)
@@ -126,7 +128,7 @@ def load(
     if action_spec is not None:
         _refuse(folder, action_differences(policy.spec.action_spec, action_spec))
     assert isinstance(policy, torch.nn.Module)
-    policy.requires_grad_(False).eval().to(device)
+    policy.requires_grad_(False).eval().to(check_device(device))
     if policy.hash() != header["hash"]:
         raise CheckpointError(
             f"{folder}: the policy's hash is not the saved one: another version of its class is installed"
@@ -172,7 +174,9 @@ def read_header(folder: Path) -> dict[str, Any]:
         header: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         found = (header["format"], int(header["version"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged or no policy: {error!r}") from error
+        raise CheckpointError(
+            f"{path} is damaged or no policy ({error!r}): restore it from a copy, or train again"
+        ) from error
     if found != (FORMAT, VERSION):
         raise CheckpointError(
             f"{path} has format {found[0]!r} version {found[1]}; this program reads {FORMAT!r} "
@@ -211,9 +215,14 @@ def _build(folder: Path, header: dict[str, Any]) -> Policy:
         checksum, saved = sha256_bytes(content), entry["sha256"]
         cls, payload, _ = header["class"], header["payload"], header["hash"]
     except (KeyError, TypeError, OSError) as error:
-        raise CheckpointError(f"{folder / _FILE} is incomplete: {error!r}") from error
+        raise CheckpointError(
+            f"{folder / _FILE} is incomplete ({error!r}): restore the folder from a copy, or train again"
+        ) from error
     if checksum != saved:
-        raise CheckpointError(f"{folder / entry['file']} is damaged: its checksum is not the recorded one")
+        raise CheckpointError(
+            f"{folder / entry['file']} is damaged, its checksum is not the recorded one: restore it from a "
+            "copy, or train again"
+        )
     policy_class = resolve(cls)
     if not issubclass(policy_class, torch.nn.Module) or not hasattr(policy_class, "from_payload"):
         raise CheckpointError(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from hardware.action_spec import ActionSpec as ActionSpec
     from policies.checkpoint import load as load_policy
     from policies.checkpoint import save as save_policy
+    from policies.conformance import check_policy as check_policy
     from policies.hashing import policy_hash as policy_hash
     from policies.hooks import DenoiseHook as DenoiseHook
     from policies.hooks import DenoiseState as DenoiseState
@@ -51,7 +52,9 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from robot_rl.statistics import wilson_interval as wilson_interval
     from robot_rl.train import TrainConfig as TrainConfig
     from robot_rl.train import train as train_policy
+    from sim.conformance import check_task as check_task
     from sim.registry import make as make_env
+    from sim.shifts import Shifts as Shifts
 
 # No name here may be that of a submodule: importing the submodule would put it in the name's place.
 _EXPORTS = {
@@ -80,7 +83,10 @@ _EXPORTS = {
     "ReplayBuffer": "data.replay:ReplayBuffer",
     "RunDirectory": "robot_rl.runs:RunDirectory",
     "Selector": "robot_rl.select.selector:Selector",
+    "Shifts": "sim.shifts:Shifts",
     "TrainConfig": "robot_rl.train:TrainConfig",
+    "check_policy": "policies.conformance:check_policy",
+    "check_task": "sim.conformance:check_task",
     "collect_episodes": "robot_rl.collect:collect",
     "evaluate_policy": "robot_rl.evaluate:evaluate",
     "label_episode": "data.labels:label",
@@ -125,7 +131,10 @@ __all__ = [
     "ReplayBuffer",
     "RunDirectory",
     "Selector",
+    "Shifts",
     "TrainConfig",
+    "check_policy",
+    "check_task",
     "collect_episodes",
     "evaluate_policy",
     "label_episode",

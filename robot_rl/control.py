@@ -135,6 +135,8 @@ class ControlLoop:
         _refuse_misfit(policy, self.tasks[0])
         limits = self.tasks[0].action_spec
         self._arbiters = list(arbiters or [LimitArbiter(limits) for _ in self._envs])
+        if len(self._arbiters) != len(self._envs):
+            raise ValueError(f"{len(self._arbiters)} arbiters for {len(self._envs)} rows; give one each.")
 
     def run(
         self,

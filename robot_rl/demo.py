@@ -53,7 +53,7 @@ class DemoConfig(TaskSettings):
     warmup_steps: int = 3000
     """of them, base rollouts with random corrections before learning starts"""
     scale_fraction: float = 0.8
-    """greatest correction, as a share of half the range of the base's actions"""
+    """greatest correction, as a share of the largest movement of the base"""
     episodes: int = 200
     """held-out seeds on which base and refined policy are evaluated"""
     workers: int = 0

@@ -16,7 +16,7 @@ from robot_rl.parallel import cores
 REQUIRED = ("torch", "mujoco", "mink", "gymnasium", "zarr", "av", "scipy", "statsmodels", "tensorboard")
 EXTRAS = {
     "rerun": ("rerun-sdk", "view", "robot-rl view"),
-    "lerobot": ("lerobot", "vla", "policies trained with LeRobot"),
+    "lerobot": ("lerobot", "lerobot", "the tests that read data sets with LeRobot itself"),
     "robosuite": ("robosuite", "robosuite", "robosuite's tasks"),
     "wandb": ("wandb", "wandb", "logging to Weights & Biases"),
 }
@@ -129,9 +129,7 @@ def _extra(module: str) -> Finding:
     distribution, extra, purpose = EXTRAS[module]
     if importlib.util.find_spec(module) is not None:
         return Finding(module, Status.OK, importlib.metadata.version(distribution))
-    return Finding(
-        module, Status.OPTIONAL, "not installed", f"for {purpose}: uv pip install 'robot-rl[{extra}]'"
-    )
+    return Finding(module, Status.OPTIONAL, "not installed", f"for {purpose}: uv pip install -e '.[{extra}]'")
 
 
 def _probe(what: str, code: str, remedy: str, otherwise: Status, **environment: str) -> Finding:

@@ -55,7 +55,9 @@ class Stage:
 
     @property
     def summary(self) -> str:
-        """How much was done, in words."""
+        """How much was done, in words; empty where nothing was counted."""
+        if self._total is None and not self.done and not self.note:
+            return ""
         of = f" of {self._total:g}" if self._total is not None and self.done != self._total else ""
         return f"{self.done:g}{of}" + (f" ({self.note})" if self.note else "")
 
@@ -102,7 +104,8 @@ def stage(name: str, total: float | None = None) -> Iterator[Stage]:
 def _run(reporter: Stage, name: str, started: float, *, quiet: bool) -> Iterator[Stage]:
     yield reporter
     level = logging.DEBUG if quiet else logging.INFO
-    logger.log(level, "%s: %s in %.1f s", name, reporter.summary, time.monotonic() - started)
+    done = f": {reporter.summary}" if reporter.summary else ""
+    logger.log(level, "%s%s in %.1f s", name, done, time.monotonic() - started)
 
 
 def track[Item](items: Iterable[Item], name: str, total: float | None = None) -> Iterator[Item]:

@@ -17,7 +17,12 @@ def check_result_file(file: Path | None) -> None:
         return
     if file.is_dir():
         raise ValueError(f"json is {file}, which is a folder: give a file")
-    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"json is {file}, whose folder is not made ({error.strerror}): give a file elsewhere"
+        ) from error
     if not os.access(file.parent, os.W_OK):
         raise ValueError(f"json is {file}, whose folder cannot be written: give another file")
 

@@ -281,7 +281,10 @@ def remove_run(folder: Path, kind: str) -> None:
 def _locked(folder: Path) -> FileLock:
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file: give a folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder} cannot be made ({error.strerror}): give a folder elsewhere") from error
     lock = FileLock(folder)
     if not lock.acquire():
         raise RunError(f"another process runs in {folder}: wait until it ends, or give another --out")

@@ -18,7 +18,7 @@ from data.validate.signals import observation_times
 if TYPE_CHECKING:
     import rerun as rr
 
-MISSING = "rerun is not installed: uv pip install 'robot-rl[view]' (or pip install rerun-sdk)"
+MISSING = "rerun is not installed: uv pip install -e '.[view]' (or pip install rerun-sdk)"
 COLOURS = {
     "policy": (11, 122, 117),
     "human": (180, 84, 26),

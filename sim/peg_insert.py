@@ -54,7 +54,8 @@ class PegInsert(ArmTask):
     Args:
         estimate_std_m: standard deviation of the estimate's error per axis, in m.
         estimate_clip_std: errors are clipped at this many standard deviations.
-        **options: `shifts`, `cameras`, `image_size`, `render_mode`; see `ArmTask`.
+        **options: `shifts`, `cameras`, `image_size`, `render_mode`; see `ArmTask`. Reset options: `hole`
+            (centre of its mouth, (3,) m, base frame) and `estimate_error` ((3,) m).
     """
 
     task_text = "insert the peg into the hole"

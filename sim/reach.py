@@ -28,7 +28,8 @@ class Reach(ArmTask):
     """Success: the measured fingertips' centre comes within 1 cm of the ball.
 
     Args:
-        **options: `shifts`, `cameras`, `image_size`, `render_mode`; see `ArmTask`.
+        **options: `shifts`, `cameras`, `image_size`, `render_mode`; see `ArmTask`. Reset options: `goal`
+            (centre of the ball, (3,) m, base frame).
     """
 
     task_text = "reach the green ball"

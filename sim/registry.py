@@ -7,13 +7,17 @@ package.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
 from data.hints import did_you_mean
 from data.imports import ImportPathError, import_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ def make(name: str, **options: Any) -> gymnasium.Env[Any, Any]:  # noqa: ANN401 
 
     Raises:
         UnknownTaskError: for an unknown name, or an import path that leads nowhere.
+        ValueError: for an option that the task does not have, or refuses.
     """
     target = resolve(name)
     if ":" not in target or target in gymnasium.registry:
@@ -102,5 +107,27 @@ def make(name: str, **options: Any) -> gymnasium.Env[Any, Any]:  # noqa: ANN401 
         raise UnknownTaskError(
             f"task {name!r} leads to {target!r}, which cannot be imported: {error.reason}"
         ) from error
+    if not callable(factory):
+        raise UnknownTaskError(
+            f"task {name!r} leads to a {type(factory).__name__}: give a class or a function"
+        )
+    _refuse_unknown_options(name, factory, options)
     env: gymnasium.Env[Any, Any] = factory(**options)
     return env
+
+
+def _refuse_unknown_options(name: str, factory: object, options: Mapping[str, Any]) -> None:
+    """Compare options with the keywords of a class and of those that its constructor hands the rest on to."""
+    known: list[str] = []
+    for cls in factory.__mro__ if isinstance(factory, type) else ():
+        parameters = inspect.signature(cls.__dict__["__init__"]).parameters if "__init__" in vars(cls) else {}
+        kinds = {parameter.kind for parameter in parameters.values()}
+        named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        known += [key for key, parameter in list(parameters.items())[1:] if parameter.kind in named]
+        if parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
+            break
+    else:
+        return  # a function, or nothing but keywords handed on: only the call itself can tell
+    if unknown := sorted(options.keys() - set(known)):
+        hint = did_you_mean(unknown[0], known, f"it has {', '.join(sorted(known)) or 'none'}.")
+        raise ValueError(f"task {name!r} has no option {unknown[0]!r}; {hint}")

@@ -7,6 +7,7 @@ import tyro
 
 from robot_rl.cli.output import say
 from robot_rl.cli.parsing import parse
+from robot_rl.progress import stage
 
 
 @dataclass(frozen=True)
@@ -26,5 +27,7 @@ def run(words: list[str]) -> int:
     config = parse(ReportConfig, words, "report")
     from robot_rl.report.build import write_report
 
-    say(f"{write_report(config.run, config.out, video=config.video)}")
+    with stage("Writing the report"):
+        page = write_report(config.run, config.out, video=config.video)
+    say(f"{page}")
     return 0

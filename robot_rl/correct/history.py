@@ -33,10 +33,14 @@ class History:
         self.length = length
 
     def observe(self, observation: Mapping[str, NDArray[Any]]) -> None:
-        """Take the present observation, each value (B, ...)."""
+        """Take the present observation, each value (B, ...).
+
+        Raises:
+            ValueError: It lacks a key that is kept.
+        """
         missing = [key for key in self._keys if key not in observation]
         if missing:
-            raise KeyError(
+            raise ValueError(
                 f"The corrector reads {missing}, which the robot does not give; "
                 f"it gives {sorted(observation)}."
             )

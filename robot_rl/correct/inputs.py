@@ -66,9 +66,15 @@ class InputConfig:
         """Input vectors of one control step, (B, D), from the loop.
 
         Raises:
-            ValueError: A measurement is not finite; limits further on would turn it into an ordinary value.
+            ValueError: A measurement is missing, or not finite; limits further on would turn it into an
+                ordinary value.
         """
         history = request.history
+        if missing := [key for key in self.keys if key not in request.observation]:
+            raise ValueError(
+                f"The corrector reads {missing}, which the robot does not give; "
+                f"it gives {sorted(request.observation)}."
+            )
         for key in self.keys:
             if key not in self.zeroed and not np.isfinite(request.observation[key]).all():
                 raise ValueError(f"The observation {key!r} holds values that are not finite.")

@@ -96,8 +96,16 @@ class ResidualLearnerConfig:
                 f"average_rate is {self.average_rate}, residual_penalty {self.residual_penalty}; "
                 "the first must lie in (0, 1], the second be at least 0."
             )
-        if self.n_step < 1 or self.batch < 1 or self.actor_every < 1:
-            raise ValueError("n_step, batch and actor_every must be at least 1.")
+        for name in ("n_step", "batch", "actor_every", "width"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+        for name in ("learning_rate", "temperature", "target_rate"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be positive.")
+        if not self.return_range[0] < self.return_range[1]:
+            raise ValueError(
+                f"return_range is {self.return_range}; give the least return, then the greatest."
+            )
         if self.shuffle_rewards < 0 or self.shuffle_rewards == 1:
             raise ValueError(
                 f"shuffle_rewards is {self.shuffle_rewards}; give the episodes of a wave, 2 or more, or 0."

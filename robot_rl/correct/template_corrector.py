@@ -56,7 +56,7 @@ class LinearCorrector(Corrector):
         """Correct the base actions of one step; see `Corrector.correct`."""
         # 3. A missing sensor is an error, never zeros.
         if self.key not in request.observation:
-            raise KeyError(
+            raise ValueError(
                 f"The corrector reads {self.key!r}; the robot gives {sorted(request.observation)}."
             )
         # 4. Rows are independent: no mean over B, no randomness but `request.generators[row]`, and that only

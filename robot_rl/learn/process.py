@@ -128,7 +128,7 @@ class LearnerProcess:
     def _receive(self) -> bytes:
         try:
             return self._pipe.recv_bytes()
-        except (EOFError, ConnectionResetError) as error:
+        except (EOFError, OSError) as error:  # OSError: it was killed in the middle of a message
             raise self._dead() from error
 
     def _dead(self) -> RuntimeError:

@@ -15,7 +15,7 @@ from data.records import Episode
 from robot_rl.evaluate import EvaluateConfig
 from robot_rl.report import page as html
 from robot_rl.report.frames import RenderingError, render, replay_of, side_by_side
-from robot_rl.report.material import ARMS, Material, bands, read_material
+from robot_rl.report.material import ARMS, Material, bands, choose_seed, read_material
 from robot_rl.report.page import Page
 from robot_rl.report.plots import Curve, Rate, curves, rates, running_mean
 from robot_rl.report.video import encode, media_type
@@ -23,7 +23,7 @@ from robot_rl.report.video import encode, media_type
 logger = logging.getLogger(__name__)
 
 FRAME_RATE = 20.0
-"""Frames per second of the videos. Tasks run at 20 Hz and every second step is shown."""
+"""Frames per second of the videos; every second control step is a frame."""
 STEPS = "environment steps"
 TITLES = {"refine": "Refinement", "collect": "Demonstrations", "train": "Training"}
 COUNTS = {"env_steps": STEPS, "episodes": "episodes", "kept": "episodes kept", "failed": "failed attempts"}
@@ -112,7 +112,7 @@ def _film(page: Page, material: Material) -> None:
     if not all(material.episodes[arm] for arm in ARMS):
         return
     pair = _shown_pair(material)
-    page.section("The same seed, before and after", f"Seed {pair[0].seed}, twice as fast as on a robot.")
+    page.section("The same seed, before and after", f"Seed {pair[0].seed}, every second control step.")
     options = from_dict(EvaluateConfig, material.evaluation()).task_arguments
     try:
         left, right = render([replay_of(episode, material.task, options, every=2) for episode in pair])
@@ -129,12 +129,13 @@ def _film(page: Page, material: Material) -> None:
 
 
 def _shown_pair(material: Material) -> tuple[Episode, Episode]:
-    """The episodes of the video: gained by refinement if any is, else the first."""
+    """The episodes of the video: of the chosen seed, else of one that was gained, else the first."""
     after = {episode.seed: episode for episode in material.episodes["refined"]}
     pairs = [(episode, after[episode.seed]) for episode in material.episodes["base"] if episode.seed in after]
     gained = [pair for pair in pairs if not pair[0].success and pair[1].success]
-    chosen = sorted(gained or pairs[:1], key=lambda pair: len(pair[1]))
-    return chosen[len(chosen) // 2]
+    seed = choose_seed(*(material.result[arm] for arm in ARMS))
+    chosen = [pair for pair in pairs if pair[0].seed == seed]
+    return (chosen or gained or pairs)[0]
 
 
 def _seeds(page: Page, material: Material) -> None:

@@ -1,7 +1,6 @@
 """What a report is made of: a run's result, metrics and recorded episodes."""
 
 import dataclasses
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +30,7 @@ class Material:
         config: its configuration.
         result: content of result.json.
         metrics: rows of metrics.jsonl, of the refinement where the run has several parts.
-        episodes: by arm, some recorded episodes of the evaluation, the seed of the video first; may be empty.
+        episodes: by arm, recorded episodes of the evaluation, that of the video among them; can be empty.
     """
 
     kind: str
@@ -95,12 +94,10 @@ def choose_seed(base: Mapping[str, Any], refined: Mapping[str, Any]) -> int | No
         None if there is no such seed.
     """
     failed = {row["seed"] for row in base["episodes"] if not row["success"]}
-    gained = {
-        row["steps"]: row["seed"]
-        for row in reversed(refined["episodes"])
-        if row["success"] and row["seed"] in failed
-    }
-    return gained[statistics.median_low(gained)] if gained else None
+    gained = sorted(
+        (row["steps"], row["seed"]) for row in refined["episodes"] if row["success"] and row["seed"] in failed
+    )
+    return gained[(len(gained) - 1) // 2][1] if gained else None
 
 
 def record_shown(run: Path, base: Mapping[str, Any], refined: Mapping[str, Any]) -> None:

@@ -75,7 +75,7 @@ def read_cell(cell: Cell, results: Path) -> Finished | None:
             core_seconds=float(content["core_seconds"]),
             facts=dict(content["facts"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise StudyError(f"{file} is damaged ({error!r}): remove it to compute the cell again") from error
     if found != cell.config_hash:
         raise StudyError(f"{file} holds {found}, not {cell.config_hash}: remove the file")
@@ -170,6 +170,8 @@ def _core_seconds() -> float:
 def main() -> int:
     """Compute the cell whose JSON is the first line of standard input; the end of the input ends it."""
     limit_threads()
+    # Processes that a script starts in the background ignore Ctrl-C, and hand that on to their children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     request = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_input, daemon=True).start()
     try:

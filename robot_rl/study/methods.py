@@ -7,13 +7,19 @@ from typing import Any
 
 from data.config import from_dict, to_dict
 from robot_rl.evaluate import EvaluateConfig, evaluate
+from robot_rl.runs import RunDirectory
 from robot_rl.study.cell import configured_by
 from robot_rl.study.plan import Cell, StudyError
 from robot_rl.task_settings import read_settings
 
+OWN = frozenset({"out", "task", "seed", "options", "shifts", "cameras", "resume"})
+"""Fields of a refinement that the cell itself determines."""
+
 
 def base(cell: Cell, out: Path) -> Mapping[str, Any]:  # noqa: ARG001 - nothing is kept between attempts
     """The frozen base alone; parameters are ``policy``, its folder, and ``device``."""
+    if unknown := sorted(cell.parameters.keys() - {"policy", "device"}):
+        raise StudyError(f"parameters {unknown} mean nothing to the base alone: it has device, policy")
     return _evaluation(cell, None)
 
 
@@ -22,7 +28,9 @@ def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
     """A residual corrector on the base in ``policy``; other parameters go to ``RefineConfig``."""
     from robot_rl.refine import RefineConfig, refine
 
-    fields = {field.name for field in dataclasses.fields(RefineConfig)}
+    if own := sorted(cell.parameters.keys() & OWN):
+        raise StudyError(f"parameters {own} follow from the study itself: remove them from the file")
+    fields = {field.name for field in dataclasses.fields(RefineConfig)} - OWN
     unknown = sorted(set(cell.parameters) - fields)
     if unknown:
         raise StudyError(f"parameters {unknown} are none of RefineConfig: it has {', '.join(sorted(fields))}")
@@ -35,7 +43,8 @@ def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
     }
     config = from_dict(RefineConfig, {**cell.parameters, **place})
     run = refine(config)
-    return {**_evaluation(cell, run), "env_steps": config.env_steps}
+    facts = RunDirectory.open(run).read_json("result.json")
+    return {**_evaluation(cell, run), "env_steps": facts["env_steps"]}
 
 
 def _evaluation(cell: Cell, refiner: Path | None) -> Mapping[str, Any]:

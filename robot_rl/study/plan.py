@@ -28,6 +28,7 @@
 
 import itertools
 import json
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -186,14 +187,36 @@ def read_study(file: Path) -> Study:
         StudyError: if it cannot be read, or breaks the rules of its tier.
         ValueError: for unknown names, with the nearest known one.
     """
-    if not file.exists():
-        raise StudyError(f"{file} does not exist: give a TOML or JSON file")
-    text = file.read_text(encoding="utf-8")
+    if not file.is_file():
+        what = "is a folder or device" if file.exists() else "does not exist"
+        raise StudyError(f"{file} {what}: give a TOML or JSON file")
+    form, read = ("JSON", json.loads) if file.suffix == ".json" else ("TOML", tomllib.loads)
     try:
-        content = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:
-        raise StudyError(f"{file} is not {file.suffix.removeprefix('.') or 'TOML'}: {error}") from error
+        content = read(file.read_text(encoding="utf-8"))
+    except ValueError as error:  # no text, or no such text
+        raise StudyError(f"{file} is not {form}: {error}") from error
+    except OSError as error:
+        raise StudyError(f"{file} cannot be read ({error.strerror}): give a TOML or JSON file") from error
+    if not content:
+        raise StudyError(f"{file} is empty: docs/study.md shows what a study holds")
     return from_dict(Study, content)
+
+
+def writable_folder(folder: Path) -> Path:
+    """Make a folder that a study writes to, before anything is computed for it.
+
+    Raises:
+        StudyError: if it cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StudyError(
+            f"{folder} cannot be made ({error.strerror}): name another folder in the study's file"
+        ) from error
+    if not os.access(folder, os.W_OK):
+        raise StudyError(f"{folder} cannot be written: name another folder in the study's file")
+    return folder
 
 
 def _check_episodes(study: Study) -> None:

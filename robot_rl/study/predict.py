@@ -1,6 +1,5 @@
 """What the cells of a study will cost, from rates measured on this machine."""
 
-import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -52,8 +51,8 @@ def check_budget(prediction: Prediction, budget: float) -> None:
     Raises:
         StudyError: names both, and on what the prediction rests.
     """
-    if math.isnan(budget):
-        raise StudyError("the budget is nan: give a number of core-hours")
+    if not budget >= 0:
+        raise StudyError(f"the budget is {budget}, allowed is 0 or more core-hours")
     if prediction.core_hours > budget:
         reasons = "; ".join(f"{method} from {why}" for method, why in prediction.basis.items())
         raise StudyError(

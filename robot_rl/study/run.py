@@ -14,10 +14,10 @@ from pathlib import Path
 
 from data.config import to_dict
 from data.lock import FileLock
-from robot_rl.parallel import cores
+from robot_rl.parallel import MOST_WORKERS, cores
 from robot_rl.progress import Stage, stage
 from robot_rl.study.cell import path_of, read_cell
-from robot_rl.study.plan import Cell, Study, StudyError, cells
+from robot_rl.study.plan import Cell, Study, StudyError, cells, writable_folder
 from robot_rl.study.predict import check_budget, predict
 
 logger = logging.getLogger(__name__)
@@ -61,13 +61,14 @@ def run_study(study: Study, *, minutes: float, budget: float | None = None, work
         workers: cores to use; 0 is all.
 
     Raises:
-        StudyError: if the prediction is above the budget, or another process runs the study; nothing was
-            started.
+        StudyError: if the prediction is above the budget, another process runs the study, or its folders
+            cannot be written; nothing was started.
     """
     if not minutes > 0:
         raise ValueError(f"minutes is {minutes}, allowed is more than 0")
-    if workers < 0:
-        raise ValueError(f"workers is {workers}, allowed is 0 (one per core) or more")
+    if not 0 <= workers <= MOST_WORKERS:
+        raise ValueError(f"workers is {workers}, allowed is 0 (one per core) to {MOST_WORKERS}")
+    writable_folder(study.results / study.name)
     with _alone(study):
         return _run(study, minutes, budget, workers)
 
@@ -75,8 +76,7 @@ def run_study(study: Study, *, minutes: float, budget: float | None = None, work
 @contextlib.contextmanager
 def _alone(study: Study) -> Iterator[None]:
     """Keep other runs of the same study away: two would compute each cell twice, in one folder."""
-    folder = study.scratch / study.name
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = writable_folder(study.scratch / study.name)
     lock = FileLock(folder)
     if not lock.acquire():
         raise StudyError(f"another process runs the study in {folder}: wait until it ends, or stop it")

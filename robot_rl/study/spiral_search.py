@@ -133,7 +133,7 @@ class SpiralSearch(Corrector):
         """Correct the base actions of one step; see `Corrector.correct`."""
         missing = [key for key in (STATE, ESTIMATE, WRENCH) if key not in request.observation]
         if missing:
-            raise KeyError(
+            raise ValueError(
                 f"The spiral search reads {missing}; the robot gives {sorted(request.observation)}."
             )
         state, relative, wrench = (

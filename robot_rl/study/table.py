@@ -11,7 +11,7 @@ import numpy as np
 from data.manifest import atomic_write_text
 from robot_rl.statistics import paired_difference, wilson_interval
 from robot_rl.study.cell import Finished, read_cell
-from robot_rl.study.plan import PLAIN, Study, StudyError, cells
+from robot_rl.study.plan import PLAIN, Study, StudyError, cells, writable_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,12 +78,12 @@ def write_table(study: Study) -> list[Path]:
     """Write ``NAME.md`` and ``NAME.png`` into the study's docs folder.
 
     Raises:
-        StudyError: if no cell is finished.
+        StudyError: if no cell is finished, or the folder cannot be written.
     """
     rows = rows_of(study)
     if not rows:
         raise StudyError(f"study {study.name} has no finished cell in {study.results}: run it first")
-    study.docs.mkdir(parents=True, exist_ok=True)
+    writable_folder(study.docs)
     page, figure = study.docs / f"{study.name}.md", study.docs / f"{study.name}.png"
     _draw(rows, figure)
     atomic_write_text(page, "\n".join(_lines(study, rows, figure.name)) + "\n")
@@ -176,7 +176,9 @@ def _draw_task(axes: "Axes", task: str, rows: Sequence[Row]) -> None:
         axes.plot(
             [100 * rate for rate in row.rates], [place] * len(row.rates), "o", color=colour, markersize=3.5
         )
-        axes.plot([100 * row.rate], [place], "o", color=colour, markersize=8, markerfacecolor="white")
+        axes.plot(
+            [100 * row.rate], [place], "o", color=colour, markersize=8, markerfacecolor="white", clip_on=False
+        )
     axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, 100)

@@ -16,10 +16,12 @@ import torch
 from data.config import to_dict
 from data.statistics import compute_statistics
 from policies import checkpoint
+from policies.device import check_device
 from policies.flow import FlowPolicy
 from policies.flow_config import TASK, FlowConfig
 from robot_rl.progress import stage
 from robot_rl.runs import RunDirectory
+from robot_rl.seeds import MOST_SEED
 from robot_rl.train.demonstrations import Demonstrations, Selection, read_demonstrations
 from robot_rl.train.heldout import HeldOutError, held_out_error
 from robot_rl.train.report import write_report
@@ -97,7 +99,9 @@ class TrainConfig:
             raise ValueError(f"holdout is {self.holdout}, allowed is 0 to 0.5: the rest is trained on")
         if not 0 <= self.average < 1:
             raise ValueError(f"average is {self.average}, allowed is 0 up to, but not including, 1")
-        if self.learning_rate <= 0:
+        if not 0 <= self.seed <= MOST_SEED:
+            raise ValueError(f"seed is {self.seed}, allowed is 0 to {MOST_SEED:,}")
+        if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate is {self.learning_rate}, a positive number is needed")
         if self.network.conditions:
             raise ValueError("behaviour cloning gives no conditions: leave network.conditions empty")
@@ -123,7 +127,8 @@ def train(config: TrainConfig, progress: Progress | None = None) -> Path:
         config.out, settings, kind="train", resume=config.resume, wandb=config.wandb
     )
     with directory as run:
-        demos = read_demonstrations(config.data, _selection(config))
+        with stage("Reading demonstrations"):
+            demos = read_demonstrations(config.data, _selection(config))
         network = _network(config, demos)
         parts = split(demos.trajectories, share=config.holdout, horizon=network.horizon, seed=config.seed)
         windows = _windows(parts.train, network, config.end)
@@ -181,7 +186,7 @@ def _start(
     if network.relative_to is not None:
         arrays["action"] = _relative_actions(windows, network.relative_to)
     policy.fit(compute_statistics(arrays, demos.features), constant=config.constant)
-    policy.to(config.device).train()
+    policy.to(check_device(config.device)).train()
     average = policy.student("copy")
     assert isinstance(average, FlowPolicy)
     average.requires_grad_(False).eval()

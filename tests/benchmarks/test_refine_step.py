@@ -13,7 +13,7 @@ def test_parts_of_acting_and_learning_add_up_to_the_whole(tmp_path):
     figures = json.loads(path.read_text())["figures"]
     for whole, expected in (
         ("acting per environment step", {"simulation", "base policy", "corrector", "episode store", "reset"}),
-        ("learning per update", {"critics", "actor and temperature", "target critics"}),
+        ("learning per update", {"critics", "actor and temperature", "averages of critics and actor"}),
     ):
         found = {f["name"].removeprefix(f"{whole}, "): f for f in figures if f["whole"] == whole}
         assert set(found) == expected | {"whole", "everything else"}

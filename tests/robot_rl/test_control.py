@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data.records import Outcome, SegmentKind, Source
-from robot_rl.arbiter import Executed, Proposal
+from robot_rl.arbiter import Executed, LimitArbiter, Proposal
 from robot_rl.control import ControlLoop, LoopConfig, run_wave
 from robot_rl.refiner import Refiner
 from tests.robot_rl.scripted import FEATURES, CountingEnv, RampPolicy, Shift
@@ -45,6 +45,15 @@ def test_a_late_chunk_skips_the_actions_whose_time_has_passed() -> None:
 def test_a_delay_beyond_the_chunk_is_refused() -> None:
     with pytest.raises(ValueError, match="A delay of 2 steps does not fit a chunk of 4 actions"):
         ControlLoop([CountingEnv()], RampPolicy(), config=LoopConfig(delay=2))
+
+
+def test_arbiters_that_are_not_one_a_row_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 arbiters for 2 rows"):
+        ControlLoop(
+            [CountingEnv(), CountingEnv()],
+            RampPolicy(),
+            arbiters=[LimitArbiter(RampPolicy().spec.action_spec)],
+        )
 
 
 def test_records_base_corrected_and_executed_action_with_the_limits_between() -> None:

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from robot_rl.cli.parsing import parse
 from robot_rl.demo import DemoConfig
 from robot_rl.report.build import write_report
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 MINIATURE = [
     *("demo", "--task", "push-disc", "--inputs", "observation.state", "--no-video"),
     *("--demonstrations", "20", "--base-steps", "300", "--env-steps", "9000", "--warmup-steps", "1000"),
-    *("--episodes", "200", "--task-options", "expert_bias_m", "0.03", "expert_noise", "0.4"),
+    *("--episodes", "200", "--options", "expert_bias_m", "0.03", "expert_noise", "0.4"),
 ]
 
 
@@ -34,6 +35,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_really_improves_the_base_and_leaves_it_alone(finished: Path) -> None:
     result = json.loads((finished / "result.json").read_text())
     assert result["paired_difference"]["interval"][0] > 0
@@ -46,12 +48,14 @@ def test_really_improves_the_base_and_leaves_it_alone(finished: Path) -> None:
     assert result["wall_seconds"] > 0
 
 
+@pytest.mark.slow
 def test_the_page_is_one_file_and_can_be_written_again(finished: Path, tmp_path: Path) -> None:
     page = write_report(finished, tmp_path / "report.html", video=False).read_text()
     assert "<link" not in page
     assert 'src="http' not in page
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_it_gives_the_same_result(finished: Path, tmp_path: Path) -> None:
     """In the middle of refining; the other stages' resumption has tests of its own."""
     out = tmp_path / "run"
@@ -73,3 +77,8 @@ def test_killed_and_resumed_it_gives_the_same_result(finished: Path, tmp_path: P
 def test_a_seed_without_held_out_seeds_of_its_own_is_refused() -> None:
     with pytest.raises(ValueError, match="seed is 1000"):
         DemoConfig(seed=1000)
+
+
+def test_the_words_of_the_slow_tests_are_still_accepted() -> None:
+    config = parse(DemoConfig, MINIATURE[1:], "demo")
+    assert config.options == {"expert_bias_m": 0.03, "expert_noise": 0.4}

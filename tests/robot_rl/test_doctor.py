@@ -25,7 +25,7 @@ def test_a_probe_survives_a_library_that_kills_its_process():
 def test_a_missing_package_names_what_brings_it(monkeypatch):
     assert doctor._package("no-such-package").remedy == "make setup"
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
-    assert "robot-rl[view]" in doctor._extra("rerun").remedy
+    assert "-e '.[view]'" in doctor._extra("rerun").remedy
 
 
 def test_another_python_is_refused(monkeypatch):

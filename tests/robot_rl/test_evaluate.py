@@ -113,6 +113,10 @@ def test_a_task_is_told_of_shifts_only_when_there_are_any(config):
 
 def test_places_that_cannot_be_written_are_refused_before_the_work(config, tmp_path):
     (tmp_path / "file").touch()
-    for changes in ({"json": tmp_path}, {"record": (5,), "record_to": tmp_path / "file"}):
+    for changes in (
+        {"json": tmp_path},
+        {"json": tmp_path / "file" / "x.json"},
+        {"record": (5,), "record_to": tmp_path / "file"},
+    ):
         with pytest.raises(ValueError, match="give a f"):
             evaluate(dataclasses.replace(config, policy=tmp_path, **changes))

@@ -14,6 +14,12 @@ def test_a_stage_outside_a_terminal_is_one_plain_log_line(caplog, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_stage_that_counts_nothing_says_how_long_it_took(caplog):
+    with caplog.at_level(logging.INFO), progress.stage("Writing the report"):
+        pass
+    assert caplog.messages[0].startswith("Writing the report in ")
+
+
 def test_in_a_terminal_nested_stages_share_one_display(monkeypatch, capsys):
     monkeypatch.setattr(
         progress, "Console", lambda stderr: Console(stderr=stderr, force_terminal=True, width=120)

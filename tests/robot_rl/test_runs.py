@@ -107,6 +107,12 @@ def test_a_checkpoint_whose_files_were_changed_is_not_gone_on_with(tmp_path, har
         assert run.resumed.step == 1
 
 
+def test_a_folder_that_cannot_be_made_is_refused_in_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"run cannot be made .*: give a folder elsewhere"):
+        RunDirectory.create(tmp_path / "file" / "run", Config())
+
+
 def test_only_the_newest_checkpoints_stay(tmp_path):
     run = RunDirectory.create(tmp_path / "run", Config())
     for step in (1, 2, 10):

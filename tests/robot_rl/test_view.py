@@ -120,7 +120,7 @@ def test_touch_images_show_pressure_shear_and_what_is_missing():
 
 def test_without_rerun_the_extra_is_named(episode, tmp_path, monkeypatch):
     monkeypatch.setattr(view.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"robot-rl\[view\]"):
+    with pytest.raises(ImportError, match=r"\.\[view\]"):
         view.write_recording(episode, tmp_path / "toy.rrd")
 
 

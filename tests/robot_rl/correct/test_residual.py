@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from robot_rl.control import ControlLoop, LoopConfig, run_wave
+from robot_rl.correct.corrector import CorrectorInput
+from robot_rl.correct.history import History
 from robot_rl.correct.inputs import InputConfig, base_actions
 from robot_rl.correct.residual import ResidualConfig, ResidualCorrector, ResidualNetwork
 from robot_rl.parts import load_refiner, save_refiner
@@ -130,6 +132,19 @@ class BrokenSensor(CountingEnv):
 
     def _observe(self) -> dict[str, np.ndarray]:
         return super()._observe() | {"observation.wrench": np.array([self.value], np.float32)}
+
+
+def test_a_sensor_that_the_robot_lacks_is_named() -> None:
+    request = CorrectorInput(
+        observation={"observation.state": np.zeros((1, 2))},
+        base_chunk=np.zeros((1, 4, 2), np.float32),
+        index=np.zeros(1, np.int64),
+        history=History((), 0, 2),
+        deterministic=True,
+        generators=(),
+    )
+    with pytest.raises(ValueError, match=r"reads \['observation\.wrench'\]"):
+        InputConfig(keys=("observation.state", "observation.wrench")).live(request)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -143,6 +143,9 @@ def test_targets_stay_within_the_range_of_returns(episodes) -> None:
         {"n_step": 0},
         {"average_rate": 0.0},
         {"residual_penalty": -0.1},
+        {"learning_rate": 0.0},
+        {"temperature": float("nan")},
+        {"return_range": (1.0, 0.0)},
     ],
 )
 def test_senseless_settings_are_refused(wrong) -> None:

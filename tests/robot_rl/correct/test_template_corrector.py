@@ -73,7 +73,7 @@ def test_a_row_does_not_depend_on_its_neighbours():
 def test_a_missing_sensor_is_named():
     asked = request()
     del asked.observation[WRENCH]
-    with pytest.raises(KeyError, match=WRENCH):
+    with pytest.raises(ValueError, match=WRENCH):
         pushing().correct(asked)
 
 

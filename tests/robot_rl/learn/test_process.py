@@ -86,6 +86,22 @@ def test_a_killed_learner_is_noticed_and_the_remedy_named(store: EpisodeStore) -
             _round(learner)
 
 
+class DiesSendingLearner(CountingLearner):
+    """Is killed while its weights, too many for the pipe, wait for the caller."""
+
+    def snapshot(self) -> dict[str, torch.Tensor]:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        return {"weights": torch.zeros(1_000_000)}
+
+
+def test_a_learner_killed_in_the_middle_of_a_message_is_noticed(store: EpisodeStore) -> None:
+    with LearnerProcess(DiesSendingLearner, store.path) as learner:
+        learner.begin([], 1)
+        multiprocessing.active_children()[0].join()
+        with pytest.raises(LearnerDied, match="ended with code -14; resume the run"):
+            learner.collect()
+
+
 def test_a_learner_that_fails_before_its_first_round_tells_its_reason(store: EpisodeStore) -> None:
     with LearnerProcess(CountingLearner, store.path, episodes=["unknown"]) as learner:
         multiprocessing.active_children()[0].join()

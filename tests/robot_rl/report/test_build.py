@@ -106,6 +106,8 @@ def test_the_chosen_seed_is_the_median_of_those_that_were_gained():
 
     base, refined = arm(s1=-9, s2=-9, s3=-9, s4=5), arm(s1=2, s2=7, s3=4, s4=1)
     assert choose_seed(base, refined) == 3
+    # Seeds are counted, not lengths: three that take 2 steps outweigh one that takes 9.
+    assert choose_seed(arm(s1=-9, s2=-9, s3=-9, s4=-9), arm(s1=2, s2=9, s3=2, s4=2)) == 3
     assert choose_seed(base, base) is None
 
 

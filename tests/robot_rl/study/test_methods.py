@@ -34,5 +34,9 @@ def test_the_base_alone_is_evaluated_on_the_cells_seeds(tmp_path):
 def test_what_a_method_does_not_know_is_refused(tmp_path):
     with pytest.raises(StudyError, match="policy is missing"):
         base(cell(), tmp_path)
+    with pytest.raises(StudyError, match="'zeroed'"):
+        base(cell(policy="x", zeroed=["observation.wrench"]), tmp_path)
+    with pytest.raises(StudyError, match=r"'seed'.* follow from the study"):
+        residual(cell(policy="x", seed=3), tmp_path)
     with pytest.raises(StudyError, match="'widht'"):
         residual(cell(policy="x", widht=3), tmp_path)

@@ -97,11 +97,28 @@ def test_mistakes_in_the_file_are_named(tmp_path):
     with pytest.raises(StudyError, match="does not exist"):
         read_study(file)
     file.write_text("{")
-    with pytest.raises(StudyError, match="is not json"):
+    with pytest.raises(StudyError, match="is not JSON"):
         read_study(file)
     file.write_text(json.dumps({"name": "x", "teir": 1}))
     with pytest.raises(ValueError, match="did you mean 'tier'"):
         read_study(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"\xff\xfe", "is not TOML"), (b'name = "x\n', "is not TOML"), (b"", "is empty")],
+)
+def test_a_file_that_holds_no_study_is_named(tmp_path, content, message):
+    file = tmp_path / "s.toml"
+    file.write_bytes(content)
+    with pytest.raises(StudyError, match=f"s.toml {message}"):
+        read_study(file)
+
+
+def test_what_is_no_file_is_no_study(tmp_path):
+    for path in (tmp_path, Path("/dev/null")):
+        with pytest.raises(StudyError, match=f"{path} is a folder or device: give a TOML or JSON file"):
+            read_study(path)
 
 
 def test_the_example_in_the_documentation_is_a_valid_study(tmp_path):

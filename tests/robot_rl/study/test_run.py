@@ -67,7 +67,7 @@ def test_a_study_stops_after_its_minutes_and_leaves_no_half_cell(tmp_path):
     made = study(tmp_path, function="slow", arms=(Arm("a"),))
     summary = run_study(made, minutes=0.05, workers=1)
     assert (summary.finished, summary.failed) == (0, [])
-    assert not made.results.exists()
+    assert not list(made.results.rglob("*.json"))
     assert (made.scratch / "toy" / cells(made)[0].id / "log.txt").exists()
 
 
@@ -95,7 +95,7 @@ def test_a_study_above_its_budget_starts_nothing(tmp_path):
     expensive = Method("m", f"{TOYS}:coin", {"share": 0.5}, core_minutes=200.0)
     with pytest.raises(StudyError, match=r"2 cells would take 6\.7 core-hours \(m from core_minutes"):
         run_study(study(tmp_path, methods=(expensive,)), minutes=1)
-    assert not list((tmp_path / "scratch" / "toy").iterdir())
+    assert not list(tmp_path.glob("scratch/toy/*"))
     check_budget(predict(study(tmp_path, methods=(expensive,))), budget=7.0)
 
 
@@ -106,7 +106,7 @@ def test_two_runs_of_a_study_at_once_are_refused(tmp_path):
         assert other.acquire()
         with pytest.raises(StudyError, match="another process runs the study in"):
             run_study(made, minutes=1)
-    assert not (tmp_path / "results").exists()
+    assert not list((tmp_path / "results").rglob("*.json"))
 
 
 def test_the_cost_is_predicted_from_finished_cells_before_anything_else(tmp_path):
@@ -214,7 +214,13 @@ def test_the_same_cells_make_the_same_page(tmp_path):
     assert [row.rate for row in rows_of(made)] == [0.5, 0.8]
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"config_hash": 1, "success": "12"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{}", "[1]", '{"config_hash": 1, "success": "12"}'),
+        '{"config_hash": 1, "success": "1", "steps": [Infinity]}',
+    ],
+)
 def test_a_damaged_cell_is_named_with_its_remedy(tmp_path, content):
     made = finish(study(tmp_path))
     path_of(cells(made)[0], made.results).write_text(content)
@@ -232,12 +238,27 @@ def test_a_cell_with_too_few_episodes_is_not_believed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"minutes": math.nan}, {"workers": -1, "minutes": 1}, {"minutes": 1, "budget": math.nan}]
+    "wrong",
+    [
+        {"minutes": math.nan},
+        {"workers": -1, "minutes": 1},
+        {"workers": 100_000, "minutes": 1},
+        {"minutes": 1, "budget": math.nan},
+        {"minutes": 1, "budget": -1.0},
+    ],
 )
 def test_senseless_limits_start_nothing(tmp_path, wrong):
-    with pytest.raises(ValueError, match=r"nan|workers is -1"):
+    with pytest.raises(ValueError, match=r"(minutes|workers|budget) is .*allowed is"):
         run_study(study(tmp_path), **wrong)
-    assert not list((tmp_path / "scratch" / "toy").iterdir())
+    assert not list(tmp_path.glob("scratch/toy/*"))
+
+
+def test_results_that_cannot_be_kept_are_not_computed(tmp_path):
+    (tmp_path / "results").write_text("a file")
+    made = study(tmp_path)
+    with pytest.raises(StudyError, match="results/toy cannot be made"):
+        run_study(made, minutes=1)
+    assert not made.scratch.exists()
 
 
 def test_names_that_differ_in_punctuation_alone_are_refused(tmp_path):
@@ -245,11 +266,17 @@ def test_names_that_differ_in_punctuation_alone_are_refused(tmp_path):
         study(tmp_path, arms=(Arm("touch zeroed"), Arm("touch-zeroed")))
 
 
-def test_a_cell_ends_with_the_study_that_started_it(tmp_path):
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
+def test_a_cell_ends_with_the_study_that_started_it(tmp_path, handler):
     made = study(tmp_path, function="slow", arms=(Arm("a"),))
-    running = _start(made, cells(made)[0], 1)
+    before = signal.signal(signal.SIGINT, handler)  # ignored where a script starts it in the background
+    try:
+        running = _start(made, cells(made)[0], 1)
+    finally:
+        signal.signal(signal.SIGINT, before)
     try:
         running.process.stdin.close()  # as the operating system does for a process that was killed
         assert running.process.wait(timeout=120) in {130, -signal.SIGINT}
     finally:
         running.process.kill()
+        running.process.wait()

@@ -107,7 +107,7 @@ def test_a_gain_of_zero_returns_the_base_action_to_the_bit():
 def test_a_missing_sensor_is_named():
     asked = request([HOLE], [3.0])
     del asked.observation[WRENCH]
-    with pytest.raises(KeyError, match=WRENCH):
+    with pytest.raises(ValueError, match=WRENCH):
         started().correct(asked)
 
 

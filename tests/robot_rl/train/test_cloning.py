@@ -220,3 +220,9 @@ def test_real_recording_is_read_with_its_cameras(real_data, tmp_path) -> None:
     assert pictures.shape == (300, 12, 20, 3)
     assert read.features["observation.images.top"].shape == (240, 424, 3)
     assert torch.from_numpy(pictures[::50].astype(np.float32)).std() > 5
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"seed": 2**70}, {"learning_rate": float("nan")}])
+def test_seeds_and_rates_that_no_generator_or_optimiser_takes_are_refused(tmp_path, wrong) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is "):
+        TrainConfig(data=tmp_path, out=tmp_path, **wrong)
