@@ -99,7 +99,15 @@ def convert(
         if store is None:
             break
         try:
-            add_receipt(store, id_, kind="exported", target=str(target), format=writer.name, content=content)
+            add_receipt(
+                store,
+                id_,
+                kind="exported",
+                target=str(target),
+                format=writer.name,
+                content=content,
+                lost=lost,
+            )
             count += 1
         except StoreError as error:
             notes.append(f"{error} The episode stays unmarked, so `prune` will keep it.")

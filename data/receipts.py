@@ -18,6 +18,8 @@ from data.manifest import atomic_write_json, sha256_bytes, sha256_file
 from data.steps import check_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from data.store import EpisodeStore
 
 type Kind = Literal["exported", "uploaded"]
@@ -35,6 +37,7 @@ class Receipt:
         format: Format of the copy.
         content: `content_hash` of the episode that was copied.
         wall_time: When it was whole, s since 1970-01-01 UTC.
+        lost: What the copy does not keep, one sentence each.
     """
 
     kind: Kind
@@ -42,9 +45,11 @@ class Receipt:
     format: str
     content: str
     wall_time: float
+    lost: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the kind."""
+        """Check the kind; a list of losses, as JSON gives it, becomes a tuple."""
+        object.__setattr__(self, "lost", tuple(map(str, self.lost)))
         if self.kind not in get_args(Kind.__value__):
             raise ValueError(f"kind is {self.kind!r}; allowed: {', '.join(get_args(Kind.__value__))}.")
 
@@ -87,6 +92,7 @@ def add_receipt(
     target: str,
     format: str,  # noqa: A002 - the usual word
     content: str,
+    lost: Sequence[str] = (),
 ) -> Receipt:
     """Note that a whole copy of an episode exists.
 
@@ -97,12 +103,15 @@ def add_receipt(
         target: Path or address of the copy; a path becomes absolute.
         format: Format of the copy.
         content: `content_hash` from before the episode was read for the copy.
+        lost: What the copy does not keep, one sentence each.
 
     Raises:
         StoreError: The receipt cannot be written.
     """
     target = str(Path(target).resolve()) if kind == "exported" else target
-    made = Receipt(kind=kind, target=target, format=format, content=content, wall_time=time.time())
+    made = Receipt(
+        kind=kind, target=target, format=format, content=content, wall_time=time.time(), lost=tuple(lost)
+    )
     kept = [receipt for receipt in receipts(store, id_) if receipt.target != made.target]
     path = _path(store, id_)
     try:

@@ -169,7 +169,10 @@ def _show_plan(made: "Plan", removed: list[str], *, applied: bool) -> None:
         table.add_column(column, overflow="fold", justify="right" if column == "MB" else "left")
     for one in (*made.remove, *made.protected):
         receipt = one.receipt
-        where = f"{receipt.kind} to {receipt.target}" if receipt else "[yellow]nowhere known: it stays[/]"
+        where = "[yellow]nowhere known: it stays[/]"
+        if receipt:
+            lost = f"; not kept there: {' '.join(receipt.lost)}" if receipt.lost else ""
+            where = escape(f"{receipt.kind} to {receipt.target} as {receipt.format}{lost}")
         table.add_row(escape(one.id), f"{one.size / 1e6:.2f}", escape(one.because), where)
     if made.remove or made.protected:
         Console().print(table)

@@ -149,6 +149,18 @@ def test_a_second_export_to_the_same_place_replaces_its_receipt(store):
     assert [one.target for one in receipts(store, "e-0")] == ["s3://there", "s3://elsewhere"]
 
 
+def test_a_receipt_says_what_the_copy_does_not_keep(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("data.formats.zarr_store.ZarrStore.write", lambda *given, **options: _lossy(*given))
+    convert(store.path, tmp_path / "copy", "zarr")
+    assert receipts(store, "e-0")[0].lost == ("Colours are gone.",)
+
+
+def _lossy(writer, episodes, features, action_spec, path):
+    list(episodes)
+    path.mkdir()
+    return ("Colours are gone.",)
+
+
 def test_a_failed_conversion_leaves_no_target_and_no_receipt(store, tmp_path):
     next((store.path / "e-3/steps").rglob("c.0*")).unlink()
     with pytest.raises(DamagedEpisodeError, match="e-3"):
