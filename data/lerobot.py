@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from data.errors import DatasetError
 from data.features import Feature
 from data.formats.pictures import picture_form
-from data.lerobot_index import CAMERA_TYPES, Place, read_index, read_table
+from data.lerobot_files import read_table
+from data.lerobot_index import CAMERA_TYPES, Place, read_index
 from data.statistics import FeatureStatistics, compute_statistics
 from data.video import PictureError, decode_picture, read_frames
 from data.windows import Trajectory

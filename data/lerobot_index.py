@@ -6,22 +6,18 @@ before anything is opened by them.
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from data.errors import DatasetError
 from data.features import Feature
+from data.lerobot_files import column_names, fill_template, json_lines, json_object, read_table, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 SHAPE = "robot_rl.shape"
 """In a feature's `info`, the shape that an array had before it became a vector."""
@@ -29,12 +25,8 @@ INDEX_COLUMNS = ("timestamp", "frame_index", "episode_index", "index", "task_ind
 CAMERA_TYPES = ("video", "image")
 _TEXT_TYPES = ("string", "language")
 _EPISODE_TABLE = "meta/episodes/chunk-000/file-000.parquet"
-_FIELD = re.compile(r"\{(\w+)(?::0?(\d+)d)?\}")
-_MOST_TEXT_BYTES = 256 << 20
 _MOST_ELEMENTS = 1 << 26
 _MOST_EPISODES = 1 << 24
-_TABLE_BYTES = 256 << 20
-_TABLE_RATIO = 300
 
 
 @dataclass(frozen=True)
@@ -101,39 +93,10 @@ def read_index(path: Path) -> Index:
     return Index(version, float(info["fps"]), robot, kinds, features, places, tasks)
 
 
-def read_table(path: Path, place: str, columns: Iterable[str] | None = None, **options: Any) -> pa.Table:  # noqa: ANN401 - pyarrow's
-    """Read a Parquet file of a dataset.
-
-    Args:
-        path: The dataset.
-        place: The file in it.
-        columns: Which columns; those that are there of them. All when None.
-        **options: Of `pyarrow.parquet.read_table`.
-
-    Raises:
-        DatasetError: The file is missing, broken, or holds absurdly many rows for its size.
-    """
-    file = path / place
-    if not file.is_file():
-        raise DatasetError(f"{path} has no {place}. Copy it from the source of the dataset.")
-    try:
-        with pq.ParquetFile(file) as opened:
-            schema, rows = opened.schema_arrow, opened.metadata.num_rows
-        names = [name for name in schema.names if columns is None or name in set(columns)]
-        # Repeated values shrink to nothing, so few bytes can stand for more rows than fit in memory.
-        if rows * 8 * max(1, len(names)) > max(_TABLE_BYTES, _TABLE_RATIO * file.stat().st_size):
-            raise DatasetError(
-                f"{place} in {path} announces {rows} rows in {file.stat().st_size} bytes; it is not read."
-            )
-        return pq.read_table(file, columns=names, **options)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{place} in {path} cannot be read, it may be cut short: {error}") from error
-
-
 def _read_info(path: Path) -> dict[str, Any]:
     if not (path / "meta/info.json").is_file():
         raise DatasetError(f"{path} has no meta/info.json; it is no LeRobotDataset folder.")
-    info = _json(path, "meta/info.json", _text(path, "meta/info.json"))
+    info = json_object(path, "meta/info.json", read_text(path, "meta/info.json"))
     missing = [key for key in ("codebase_version", "fps", "features", "data_path") if key not in info]
     if missing:
         raise DatasetError(f"meta/info.json in {path} lacks {missing}.")
@@ -180,11 +143,11 @@ def _places_v3(path: Path, info: Mapping[str, Any], videos: list[str]) -> Iterat
         )
     for file in files:
         place = file.relative_to(path).as_posix()
-        wanted = [name for name in _names(path, place) if not name.startswith("stats/")]
+        wanted = [name for name in column_names(path, place) if not name.startswith("stats/")]
         for row in read_table(path, place, wanted).to_pylist():
             data = {name: _number(path, row, f"data/{name}") for name in ("chunk_index", "file_index")}
             found = {camera: _video_v3(path, info, row, camera) for camera in videos}
-            data_path = _fill(path, info["data_path"], data)
+            data_path = fill_template(path, info["data_path"], data)
             yield _number(path, row, "episode_index"), Place(_length(path, row), data_path, found)
 
 
@@ -194,19 +157,19 @@ def _video_v3(path: Path, info: Mapping[str, Any], row: Mapping[str, Any], camer
     start = _entry(path, row, f"videos/{camera}/from_timestamp")
     if not isinstance(start, int | float) or not math.isfinite(start) or start < 0:
         raise DatasetError(f"The episode table in {path} has from_timestamp {start!r} for {camera}.")
-    return _fill(path, info["video_path"], {**values, "video_key": camera}), float(start)
+    return fill_template(path, info["video_path"], {**values, "video_key": camera}), float(start)
 
 
 def _places_v2(path: Path, info: Mapping[str, Any], videos: list[str]) -> Iterator[tuple[int, Place]]:
     per_chunk = max(1, _number(path, {"chunks_size": 1000, **info}, "chunks_size"))
-    for row in _json_lines(path, "meta/episodes.jsonl", "without it no episode is found"):
+    for row in json_lines(path, "meta/episodes.jsonl", "without it no episode is found"):
         number = _number(path, row, "episode_index")
         values: dict[str, int | str] = {"episode_chunk": number // per_chunk, "episode_index": number}
         found = {
-            camera: (_fill(path, info["video_path"], {**values, "video_key": camera}), 0.0)
+            camera: (fill_template(path, info["video_path"], {**values, "video_key": camera}), 0.0)
             for camera in videos
         }
-        yield number, Place(_length(path, row), _fill(path, info["data_path"], values), found)
+        yield number, Place(_length(path, row), fill_template(path, info["data_path"], values), found)
 
 
 def _tasks_v3(path: Path) -> Iterator[tuple[int, str]]:
@@ -220,7 +183,7 @@ def _tasks_v3(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _tasks_v2(path: Path) -> Iterator[tuple[int, str]]:
-    for row in _json_lines(path, "meta/tasks.jsonl", "it holds the texts of the tasks"):
+    for row in json_lines(path, "meta/tasks.jsonl", "it holds the texts of the tasks"):
         yield _number(path, row, "task_index"), str(_entry(path, row, "task"))
 
 
@@ -232,59 +195,6 @@ def _refuse_missing_files(path: Path, places: Iterable[Place]) -> None:
             f"{path} lacks {', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''} "
             f"({len(missing)} of {len(wanted)} files). Copy them from the source of the dataset."
         )
-
-
-def _fill(path: Path, template: object, values: Mapping[str, int | str]) -> str:
-    def fill(match: re.Match[str]) -> str:
-        value = values.get(match[1])
-        if value is None or len(match[2] or "") > 2:
-            raise DatasetError(f"{path}: path template {template!r} names {match[0]!r}, which is unknown.")
-        return str(value).zfill(int(match[2] or 0)) if isinstance(value, int) else value
-
-    place = _FIELD.sub(fill, str(template))
-    if "\0" in place:
-        raise DatasetError(f"{path}: path template {template!r} holds a zero byte; it is not read.")
-    target = (path / place).resolve()
-    # The hub's cache keeps a dataset's files as links to a folder beside its revisions.
-    allowed = (path.resolve(), path.resolve().parent.parent / "blobs")
-    if ".." in Path(place).parts or not any(target.is_relative_to(root) for root in allowed):
-        raise DatasetError(f"{path}: {place!r} lies outside the dataset; it is not read.")
-    return place
-
-
-def _text(path: Path, place: str) -> str:
-    file = path / place
-    if file.stat().st_size > _MOST_TEXT_BYTES:
-        raise DatasetError(f"{place} in {path} has {file.stat().st_size} bytes; it is not read.")
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{place} in {path} cannot be read: {error}.") from error
-
-
-def _json(path: Path, place: str, text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{place} in {path} cannot be read: {error!r}.") from error
-    if not isinstance(value, dict):
-        raise DatasetError(f"{place} in {path} cannot be read: it holds {type(value).__name__}, no object.")
-    return value
-
-
-def _json_lines(path: Path, place: str, why: str) -> Iterator[dict[str, Any]]:
-    if not (path / place).is_file():
-        raise DatasetError(f"{path} has no {place}; {why}. Copy it from the source of the dataset.")
-    for line in _text(path, place).splitlines():
-        if line.strip():
-            yield _json(path, place, line)
-
-
-def _names(path: Path, place: str) -> list[str]:
-    try:
-        return list(pq.read_schema(path / place).names)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{place} in {path} cannot be read, it may be cut short: {error}") from error
 
 
 def _entry(path: Path, row: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - a number or text of a table

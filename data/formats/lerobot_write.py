@@ -70,26 +70,15 @@ def write_lerobot(
         raise DatasetError(f"There are no episodes to write to {path}; LeRobot has no empty datasets.")
     for key in first.observations:
         check_key(key)  # LeRobot makes folders of these names
-    module = require("lerobot.datasets.lerobot_dataset", "lerobot", "Writing a LeRobotDataset")
     known = {k: features[k] if k in features else from_array(v[0]) for k, v in first.observations.items()}
     writer = _Writer(known, _fps(first, action_spec, options), options)
-    encoder = _encoder(options, {key: known[key] for key in writer.columns.pictures})
     with new_target(path) as part:
-        dataset = module.LeRobotDataset.create(
-            repo_id="local/robot_rl",
-            root=part,
-            fps=writer.fps,
-            robot_type=first.robot or None,
-            features=writer.columns_of(_action_names(first, action_spec)),
-            use_videos=options.images == "video",
-            **encoder,
-        )
+        dataset = writer.create(part, first, action_spec)
         header = {**writer.header, "action_spec": None if action_spec is None else dict(action_spec)}
         with contextlib.ExitStack() as stack:
             _quiet(stack)
-            stack.callback(
-                dataset.finalize
-            )  # also after an error: LeRobot would do it later, into a removed folder
+            # Also after an error: LeRobot would do it later, into a removed folder.
+            stack.callback(dataset.finalize)
             sidecar = stack.enter_context(SidecarWriter(part / SIDECAR, header))
             for number, episode in enumerate(itertools.chain([first], remaining)):
                 writer.add(dataset, sidecar, number, episode)
@@ -105,6 +94,8 @@ class _Writer:
         self.fps = fps
         self.columns: Columns = choose(features)
         self._video = options.images == "video"
+        self._module = require("lerobot.datasets.lerobot_dataset", "lerobot", "Writing a LeRobotDataset")
+        self._encoder = _encoder(options, {key: features[key] for key in self.columns.pictures})
         self._off_rate = 0
         self._paused = 0
         self._no_reward = 0
@@ -132,9 +123,18 @@ class _Writer:
             made.append(f"next.reward is 0 in {self._no_reward} episodes whose reward is not known.")
         return tuple(made)
 
-    def columns_of(self, action_names: list[str]) -> dict[str, dict[str, Any]]:
-        """What LeRobot is told of the columns."""
-        return lerobot_features(self.features, self.columns, action_names, video=self._video)
+    def create(self, root: Path, first: Episode, action_spec: Mapping[str, Any] | None) -> Any:  # noqa: ANN401 - LeRobot has no types
+        """A new, empty `LeRobotDataset`."""
+        names = _action_names(first, action_spec)
+        return self._module.LeRobotDataset.create(
+            repo_id="local/robot_rl",
+            root=root,
+            fps=self.fps,
+            robot_type=first.robot or None,
+            features=lerobot_features(self.features, self.columns, names, video=self._video),
+            use_videos=self._video,
+            **self._encoder,
+        )
 
     def add(self, dataset: Any, sidecar: SidecarWriter, number: int, episode: Episode) -> None:  # noqa: ANN401 - LeRobot has no types
         """Write one episode."""
