@@ -207,7 +207,7 @@ class _Parts:
         found = {name: _used_lengths(dataset, budget) for name, dataset in packed.items()}
         if not hdf5.is_dataset(table):
             return found
-        rows = [row.astype(np.int64) for row in hdf5.numbers(table, budget)]
+        rows = list(hdf5.numbers(table, budget))
         lost = [n for n, lengths in found.items() if not any(np.array_equal(lengths, row) for row in rows)]
         if lost:
             raise DatasetError(

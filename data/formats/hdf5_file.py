@@ -112,8 +112,19 @@ def child(group: Any, name: str) -> Any:  # noqa: ANN401 - an h5py group or data
 
 
 def children(group: Any) -> list[str]:  # noqa: ANN401 - an h5py group
-    """Names in a group, sorted."""
-    return sorted(group.keys())
+    """Names in a group, sorted.
+
+    Raises:
+        DatasetError: It is no group, or a name is no text.
+    """
+    if not is_group(group):
+        raise DatasetError(f"{_place(group)} is no group; the file is damaged. Copy it again.")
+    names = list(group.keys())
+    if not all(isinstance(name, str) for name in names):
+        raise DatasetError(
+            f"{_place(group)} holds a name that is no text; the file is damaged. Copy it again."
+        )
+    return sorted(names)
 
 
 def is_group(node: Any) -> bool:  # noqa: ANN401 - an h5py group or dataset, or None
@@ -128,7 +139,7 @@ def is_dataset(node: Any) -> bool:  # noqa: ANN401 - an h5py group or dataset, o
 
 def is_per_step(node: Any, rows: int) -> bool:  # noqa: ANN401 - an h5py group or dataset, or None
     """Whether this is a dataset of plain numbers with one row per step."""
-    return is_dataset(node) and (node.shape or ())[:1] == (rows,) and node.dtype.kind in _NUMBERS
+    return is_dataset(node) and (node.shape or ())[:1] == (rows,) and _kind(node) in _NUMBERS
 
 
 def numbers(dataset: Any, budget: Budget, rows: slice | None = None) -> NDArray[Any]:  # noqa: ANN401 - h5py
@@ -160,7 +171,7 @@ def check_dataset(dataset: Any) -> None:  # noqa: ANN401 - h5py
     """
     if not is_dataset(dataset) or dataset.shape is None:
         raise DatasetError(f"{_place(dataset)} is no dataset with a shape.")
-    if dataset.dtype.kind not in _NUMBERS:
+    if _kind(dataset) not in _NUMBERS:
         raise DatasetError(
             f"{_place(dataset)} holds {dataset.dtype}; only plain numbers are read, never objects or records."
         )
@@ -204,6 +215,13 @@ def text_attribute(node: Any, name: str) -> str | None:  # noqa: ANN401 - h5py
             f"{_place(node)} has attribute {name!r} of type {type(value).__name__}; text is needed."
         )
     return value
+
+
+def _kind(dataset: Any) -> str:  # noqa: ANN401 - h5py
+    try:
+        return str(dataset.dtype.kind)
+    except (TypeError, ValueError) as error:
+        raise DatasetError(f"{_place(dataset)} is of a type that NumPy does not have: {error}.") from error
 
 
 def _refuse_unwritten(dataset: Any) -> None:  # noqa: ANN401 - h5py

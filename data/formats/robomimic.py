@@ -86,7 +86,10 @@ class _File:
         self.demos = self._demos()
 
     def demo(self, name: str) -> Demo:
-        return Demo(hdf5.child(self._data, name), self.options, self.env_args)
+        group = hdf5.child(self._data, name)
+        if not hdf5.is_group(group):
+            raise DatasetError(f"{self.place}: data/{name} is no group; the file is damaged. Copy it again.")
+        return Demo(group, self.options, self.env_args)
 
     def features(self) -> dict[str, Any]:
         if "features" in self._own:

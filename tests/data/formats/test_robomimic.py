@@ -154,6 +154,14 @@ def test_a_foreign_file_is_read_with_its_own_order_of_demos(tmp_path):
     assert "Left out, having no row per step: datagen_info." in source.notes
 
 
+def test_the_task_of_a_libero_file_is_its_instruction(tmp_path):
+    path = foreign(tmp_path / "a.hdf5")
+    with h5py.File(path, "a") as file:
+        file["data"].attrs["problem_info"] = json.dumps({"language_instruction": "open the drawer"})
+    assert next(open_source(path).episodes).task == "open the drawer"
+    assert next(open_source(path, task="mine").episodes).task == "mine"
+
+
 def test_a_foreign_file_written_again_is_the_same(tmp_path):
     path = foreign(tmp_path / "a.hdf5")
     source = open_source(path)
