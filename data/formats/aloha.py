@@ -3,8 +3,8 @@
 Source of the layout: Zhao et al. 2023, "Learning Fine-Grained Bimanual Manipulation with Low-Cost Hardware".
 
 A file holds ``action`` (T, A) and ``observations`` with ``qpos``, ``qvel``, ``effort`` (T, S) and
-``images/<camera>``: (T, height, width, 3), or JPEG files (T, L), each padded with zeros to the longest.
-Their lengths are in ``compress_len`` (cameras, T), whose order of cameras is not recorded; each of its rows
+``images/<camera>``: (T, height, width, 3), or JPEG files, as texts (T,) or as (T, L) padded with zeros to the
+longest. Their lengths are in ``compress_len`` (cameras, T), whose order of cameras is not recorded; each of its rows
 is matched to a camera by the lengths that the pictures themselves show.
 """
 
@@ -175,11 +175,9 @@ class _Parts:
     ) -> NDArray[np.uint8]:
         if camera.ndim == 4:
             return hdf5.numbers(camera, budget, rows)
-        packed = hdf5.numbers(camera, budget, rows)
-        lengths = self._lengths[camera.name][rows]
         decoded = [
-            decode(row[:length].tobytes(), budget, f"{self.place}: picture {rows.start + t} of {camera.name}")
-            for t, (row, length) in enumerate(zip(packed, lengths, strict=True))
+            decode(content, budget, f"{self.place}: picture {rows.start + t} of {camera.name}")
+            for t, content in enumerate(self._contents(camera, rows, budget))
         ]
         shapes = {picture.shape for picture in decoded}
         if len(shapes) > 1:
@@ -187,17 +185,23 @@ class _Parts:
         stacked = np.stack(decoded)
         return stacked if options.jpeg_channels == "rgb" else stacked[..., ::-1]
 
+    def _contents(self, camera: Any, rows: slice, budget: Budget) -> list[bytes]:  # noqa: ANN401 - h5py
+        """JPEG files of some steps; NumPy has taken the padding off texts already."""
+        if camera.ndim == 1:
+            return [bytes(row) for row in hdf5.numbers(camera, budget, rows, kinds="S")]
+        packed = hdf5.numbers(camera, budget, rows)
+        lengths = self._lengths[camera.name][rows]
+        return [row[:length].tobytes() for row, length in zip(packed, lengths, strict=True)]
+
     def _check_rows(self, dataset: Any) -> None:  # noqa: ANN401 - h5py
-        hdf5.check_dataset(dataset)
         picture = "/images/" in dataset.name
-        fits = dataset.dtype == np.uint8 and dataset.ndim in {2, 4} if picture else dataset.ndim == 2
-        if picture and dataset.ndim == 4 and dataset.shape[-1] not in {1, 3}:
-            fits = False
+        hdf5.check_dataset(dataset, hdf5.NUMBERS + "S" * picture)
+        fits = _holds_pictures(dataset) if picture else dataset.ndim == 2
         if not fits or dataset.shape[0] != len(self) or not len(self) or self.action.ndim != 2:
             raise DatasetError(
                 f"{self.place}: {dataset.name} is {dataset.dtype}{dataset.shape} beside actions "
-                f"{self.action.shape}; (T, S) numbers, (T, height, width, 3) or (T, L) uint8 are needed, as "
-                "many rows as actions."
+                f"{self.action.shape}; (T, S) numbers, (T, height, width, 3), (T, L) uint8 or (T,) texts are "
+                "needed, as many rows as actions."
             )
 
     def _matched_lengths(self, table: Any) -> dict[str, NDArray[np.int64]]:  # noqa: ANN401 - h5py
@@ -219,6 +223,14 @@ class _Parts:
 
 _KNOWN = ("action", "observations", "compress_len")
 _KEYS = {"qpos": "observation.state", "qvel": "observation.velocity", "effort": "observation.effort"}
+
+
+def _holds_pictures(dataset: Any) -> bool:  # noqa: ANN401 - h5py
+    if dataset.dtype.kind == "S":
+        return int(dataset.ndim) == 1
+    if dataset.dtype != np.uint8:
+        return False
+    return dataset.ndim == 2 or (dataset.ndim == 4 and dataset.shape[-1] in {1, 3})
 
 
 def _camera(name: str) -> str:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _USER_BLOCKS = (0, 512, 1024, 2048)
-_NUMBERS = "biuf"
+NUMBERS = "biuf"
+"""NumPy's letters of booleans, integers and floats."""
 
 
 def is_hdf5(path: Path) -> bool:
@@ -139,22 +140,29 @@ def is_dataset(node: Any) -> bool:  # noqa: ANN401 - an h5py group or dataset, o
 
 def is_per_step(node: Any, rows: int) -> bool:  # noqa: ANN401 - an h5py group or dataset, or None
     """Whether this is a dataset of plain numbers with one row per step."""
-    return is_dataset(node) and (node.shape or ())[:1] == (rows,) and _kind(node) in _NUMBERS
+    return is_dataset(node) and (node.shape or ())[:1] == (rows,) and _kind(node) in NUMBERS
 
 
-def numbers(dataset: Any, budget: Budget, rows: slice | None = None) -> NDArray[Any]:  # noqa: ANN401 - h5py
+def numbers(
+    dataset: Any,  # noqa: ANN401 - h5py
+    budget: Budget,
+    rows: slice | None = None,
+    *,
+    kinds: str = NUMBERS,
+) -> NDArray[Any]:
     """Rows of a dataset of plain numbers, in native byte order.
 
     Args:
         dataset: From `child`.
         budget: Pays for the decoded bytes.
         rows: Which of the first axis; all of the dataset when None.
+        kinds: NumPy's letters of the types that are read.
 
     Raises:
         DatasetError: It holds no plain numbers, lies in other files, has parts that were never written, or
             passes the budget.
     """
-    check_dataset(dataset)
+    check_dataset(dataset, kinds)
     shape = tuple(dataset.shape)
     if rows is not None:
         shape = (len(range(*rows.indices(shape[0]))), *shape[1:]) if shape else shape
@@ -163,7 +171,7 @@ def numbers(dataset: Any, budget: Budget, rows: slice | None = None) -> NDArray[
     return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
-def check_dataset(dataset: Any) -> None:  # noqa: ANN401 - h5py
+def check_dataset(dataset: Any, kinds: str = NUMBERS) -> None:  # noqa: ANN401 - h5py
     """Refuse what `numbers` cannot read honestly.
 
     Raises:
@@ -171,7 +179,7 @@ def check_dataset(dataset: Any) -> None:  # noqa: ANN401 - h5py
     """
     if not is_dataset(dataset) or dataset.shape is None:
         raise DatasetError(f"{_place(dataset)} is no dataset with a shape.")
-    if _kind(dataset) not in _NUMBERS:
+    if _kind(dataset) not in kinds:
         raise DatasetError(
             f"{_place(dataset)} holds {dataset.dtype}; only plain numbers are read, never objects or records."
         )

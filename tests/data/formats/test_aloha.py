@@ -100,6 +100,18 @@ def test_jpeg_files_that_hold_bgr_are_read_as_rgb_when_told_so(tmp_path):
     np.testing.assert_array_equal(plain.observations[key][..., ::-1], told.observations[key])
 
 
+def test_jpeg_files_kept_as_texts_are_decoded(tmp_path):
+    path = write(tmp_path / "e.hdf5")
+    with h5py.File(path, "a") as file:
+        contents = [bytes(content) for content in encode([gradient(t) for t in range(STEPS)])]
+        del file["observations/images/high"]
+        file["observations/images/high"] = np.array(contents, dtype="S")
+    (episode,) = open_source(path).episodes
+    for t in range(STEPS):
+        seen = episode.observations["observation.images.high"][t].astype(int)
+        assert np.abs(seen - gradient(t)).max() < 12
+
+
 def test_lengths_that_fit_no_picture_are_refused(tmp_path):
     path = write(tmp_path / "e.hdf5", compress=True)
     with h5py.File(path, "a") as file:
