@@ -15,6 +15,7 @@ than what real cameras send through a video encoder, and much harder than a clea
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import resource
 import shutil
@@ -137,6 +138,7 @@ def held_up(material: Material, root: Path, seconds: float, hertz: float = 50.0)
         for episode in range(max(1, round(seconds * hertz / frames))):
             recorder = process.recorder(id=f"episode-{episode}", task="move")
             recorder.start(material.observation(0))
+            _settle()
             begin = time.perf_counter()
             for t in range(frames):
                 step = Step(action=material.actions[t], wall_time=1.7e9, monotonic_time=t / hertz)
@@ -161,6 +163,7 @@ class Cameras:
         recorder = process.recorder(id="long", task="watch", flush_every=HERTZ_CAMERA)
         recorder.start({"observation.state": np.zeros(14, np.float32)})
         spent: list[tuple[float, float]] = []
+        _settle()
         ticks = int(seconds * HERTZ_FORCE)
         begin = time.perf_counter()
         frames = 0
@@ -249,6 +252,12 @@ def _camera_line(found: dict[str, Any]) -> Amount:
         "writer {writer_cores:.2f} and sender {sender_cores:.2f} cores of real time; calls " + _HELD
     )
     return Amount(found["name"], text.format(**found), found)
+
+
+def _settle() -> None:
+    """As a control loop should: what is there stays, and the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _timed(call: Any, *given: Any) -> tuple[float, float]:  # noqa: ANN401 - whatever the call takes
