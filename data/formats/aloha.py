@@ -4,8 +4,8 @@ Source of the layout: Zhao et al. 2023, "Learning Fine-Grained Bimanual Manipula
 
 A file holds ``action`` (T, A) and ``observations`` with ``qpos``, ``qvel``, ``effort`` (T, S) and
 ``images/<camera>``: (T, height, width, 3), or JPEG files, as texts (T,) or as (T, L) padded with zeros to the
-longest. Their lengths are in ``compress_len`` (cameras, T), whose order of cameras is not recorded; each of its rows
-is matched to a camera by the lengths that the pictures themselves show.
+longest. Their lengths are in ``compress_len`` (cameras, T), whose order of cameras is not recorded; each of
+its rows is matched to a camera by the lengths that the pictures themselves show.
 """
 
 from __future__ import annotations
