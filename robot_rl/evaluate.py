@@ -7,7 +7,6 @@ wherever it runs.
 
 import dataclasses
 import functools
-import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.config import to_dict
-from data.manifest import atomic_write_json
+from data.manifest import atomic_write_json, check_writable
 from robot_rl.control import LoopConfig, episode_name
 from robot_rl.parallel import resolve_workers, run_tasks
 from robot_rl.progress import stage
@@ -222,16 +221,7 @@ def _one_hash(waves: list[WaveResult]) -> str:
 def _check_places(config: EvaluateConfig) -> None:
     """Refuse places that cannot be written before the work, not after it."""
     if config.json is not None:
-        if config.json.is_dir():
-            raise ValueError(f"json is {config.json}, which is a folder: give a file")
-        try:
-            config.json.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ValueError(
-                f"json is {config.json}, whose folder is not made ({error.strerror}): give a file elsewhere"
-            ) from error
-        if not os.access(config.json.parent, os.W_OK):
-            raise ValueError(f"json is {config.json}, whose folder cannot be written: give another file")
+        check_writable(config.json, "json")
     if config.record_to is not None and config.record_to.is_file():
         raise ValueError(f"record_to is {config.record_to}, which is a file: give a folder")
 

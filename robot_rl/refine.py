@@ -151,11 +151,7 @@ class Refinement:
         task = task_of(self._envs[0], "max_steps")
         self._steps_limit = config.rows * int(task.max_steps)
         self._inputs = _inputs(config, task.features)  # before the warm-up, which is long
-        if config.warmup_steps + self._steps_limit > config.env_steps:
-            raise ValueError(
-                f"env_steps is {config.env_steps}; the warm-up and one wave may take {config.warmup_steps} + "
-                f"{self._steps_limit}: allow more steps, or choose fewer rows or warmup_steps."
-            )
+        check_steps(config, self._steps_limit)
         self._started = time.monotonic()
 
     def run(self) -> Path:
@@ -316,6 +312,23 @@ class Refinement:
             },
         )
         return self._run.path
+
+
+def check_steps(config: RefineConfig, wave: int) -> None:
+    """Refuse a refinement that would end before it learns.
+
+    Args:
+        config: Of the refinement.
+        wave: Most environment steps of one wave: rows times the task's max_steps.
+
+    Raises:
+        ValueError: The warm-up and one wave take more steps than are allowed.
+    """
+    if config.warmup_steps + wave > config.env_steps:
+        raise ValueError(
+            f"env_steps is {config.env_steps}; the warm-up and one wave may take {config.warmup_steps} + "
+            f"{wave}: allow more steps, or choose fewer rows or warmup_steps."
+        )
 
 
 def reach(actions: NDArray[np.float64], spec: ActionSpec) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.manifest import check_writable
 from data.records import Episode
 from data.store import EpisodeStore
 
@@ -72,9 +73,10 @@ def write_recording(episode: Episode, path: Path) -> Path:
 
     Raises:
         ImportError: if rerun is not installed; names the extra.
+        ValueError: if the recording cannot be written there.
     """
+    check_writable(path, "out")
     recording = _recording(episode)
-    path.parent.mkdir(parents=True, exist_ok=True)
     recording.save(path)
     _log(recording, episode)
     recording.flush()
