@@ -86,6 +86,7 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         task_text: the task in words, for policies that read language.
         max_steps: control steps after which an episode is truncated.
         control_hz: control steps per second.
+        robot: which robot episodes are recorded of.
         substeps: physics steps per control step.
         features: what an observation contains.
         action_spec: what the numbers of an action mean.
@@ -97,6 +98,7 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
     task_text: str = ""
     max_steps: int = 100
     control_hz: float = 20.0
+    robot: str = "simulation"
     substeps: int = 25
     features: Features
     action_spec: ActionSpec
