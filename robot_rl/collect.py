@@ -18,7 +18,7 @@ from robot_rl.metrics import read_metrics
 from robot_rl.parallel import resolve_workers, run_tasks
 from robot_rl.progress import stage
 from robot_rl.runs import RunDirectory
-from robot_rl.seeds import MOST_SEED, check_episodes
+from robot_rl.seeds import DEMONSTRATION_SEEDS, MOST_SEED, check_episodes
 from robot_rl.task_settings import TaskSettings
 
 logger = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ class CollectConfig(TaskSettings):
     """task name, Gymnasium id or module:Class"""
     episodes: int = 100
     """episodes to keep"""
-    seed: int = 0
-    """seed of the first attempt; the others follow it"""
+    seed: int = DEMONSTRATION_SEEDS
+    """seed of the first attempt; the others follow it. From the default on no evaluation uses them"""
     keep_failures: bool = False
     """also keep attempts in which the expert failed"""
     workers: int = 0

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from data.config import to_dict
 from robot_rl.cli.parsing import parse
 from robot_rl.demo import DemoConfig, run_demo
+from robot_rl.provenance import config_differences, config_hash
 from robot_rl.report.build import write_report
 from robot_rl.runs import RunDirectory
 
@@ -108,3 +110,9 @@ def test_what_a_later_stage_would_refuse_costs_no_earlier_run(tmp_path: Path, wr
 def test_the_words_of_the_slow_tests_are_still_accepted() -> None:
     config = parse(DemoConfig, MINIATURE[1:], "demo")
     assert config.options == {"expert_bias_m": 0.03, "expert_noise": 0.4}
+
+
+def test_a_run_goes_on_with_a_video_or_without() -> None:
+    one, other = (to_dict(DemoConfig(video=video)) for video in (True, False))
+    assert config_hash(one) == config_hash(other)
+    assert config_differences(one, other) == []
