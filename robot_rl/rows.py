@@ -66,11 +66,11 @@ class Row:
         Returns:
             The executed action (A,), robot units.
         """
-        stamp, wall, number_of_step = clock.now(), clock.wall(), len(self.builder)
-        executed = self.arbiter.resolve(Proposal(proposed.action[number], number_of_step), stamp)
+        stamp, wall, count = clock.now(), clock.wall(), len(self.builder)
+        executed = self.arbiter.resolve(Proposal(proposed.action[number], count), stamp)
         if executed.source is not self._source:
             self._source, self._segment = executed.source, self._segment + 1
-        taken = take_step(self.env, executed.action, self.seed, number_of_step)
+        taken = take_step(self.env, executed.action, self.seed, count)
         step = Step(
             action=executed.action,
             action_base=proposed.base[number],
