@@ -161,3 +161,8 @@ def test_a_reader_that_leaves_early_is_no_error_of_ours():
 def test_a_path_with_brackets_is_printed_as_it_is(capsys):
     say("outputs/[bold]run/[red]x[/] ", ("90 %", "bold"))
     assert capsys.readouterr().out == "outputs/[bold]run/[red]x[/] 90 %\n"
+
+
+def test_a_task_between_colons_is_printed_as_it_is(capsys):
+    say("my_tasks:One: done")
+    assert capsys.readouterr().out == "my_tasks:One: done\n"
