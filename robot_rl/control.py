@@ -15,7 +15,7 @@ import numpy as np
 
 from data.features import differences
 from data.records import Episode, EpisodeBuilder
-from hardware.clock import WallClock
+from hardware.clock import SimulatedClock, WallClock
 from robot_rl.arbiter import Arbiter, LimitArbiter
 from robot_rl.proposing import NoProposer, PolicyProposer
 from robot_rl.refiner import Refiner
@@ -233,6 +233,6 @@ def run_wave(
     delay: int = 0,
     options: Mapping[str, Any] | None = None,
 ) -> list[Episode]:
-    """Run one episode per environment; see `ControlLoop`."""
+    """Run one episode per simulated environment, in simulated time; see `ControlLoop`."""
     config = LoopConfig(deterministic=deterministic, gain=gain, delay=delay)
-    return ControlLoop(envs, policy, refiner, config).run(seeds, options=options)
+    return ControlLoop(envs, policy, refiner, config, clock=SimulatedClock()).run(seeds, options=options)

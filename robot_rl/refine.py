@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 import sim
 from data.config import to_dict
 from data.store import EpisodeStore
+from hardware.clock import SimulatedClock
 from policies.checkpoint import load as load_policy
 from policies.checkpoint import read_tensors
 from robot_rl.control import ControlLoop, LoopConfig
@@ -180,7 +181,8 @@ class Refinement:
         """Collect and store one wave of episodes."""
         config = self.config
         first = TRAINING_SEEDS + config.seed * 1_000_000 + at.wave * config.rows
-        loop = ControlLoop(self._envs, self.policy, refiner, LoopConfig(deterministic=False, stream=STREAM))
+        exploring = LoopConfig(deterministic=False, stream=STREAM)
+        loop = ControlLoop(self._envs, self.policy, refiner, exploring, clock=SimulatedClock())
         episodes = loop.run(range(first, first + config.rows), on_step=reporter.advance)
         for episode in episodes:
             self._store.write(episode)

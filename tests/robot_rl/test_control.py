@@ -158,6 +158,12 @@ def test_without_a_policy_who_holds_control_is_recorded_alone_and_the_clock_pace
     np.testing.assert_allclose(late.monotonic_time, 5.0 + 0.1 * np.arange(7))
 
 
+def test_simulated_episodes_are_stamped_with_simulated_time() -> None:
+    """Ten steps a second, however long the computer takes: a pause for planning is no gap in the recording."""
+    (episode,) = run_wave([CountingEnv()], [1], RampPolicy())
+    np.testing.assert_allclose(episode.monotonic_time, 0.1 * np.arange(len(episode)))
+
+
 @pytest.mark.parametrize("given", [{}, {"refiner": Refiner(), "arbiters": [Pushes()]}])
 def test_a_loop_in_which_nobody_acts_or_nothing_is_refined_is_refused(given) -> None:
     with pytest.raises(ValueError, match="arbiters must say who acts"):
