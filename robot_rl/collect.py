@@ -130,7 +130,7 @@ class Attempts:
     def __init__(self, file: Path, config: CollectConfig) -> None:
         self._file = file
         self._config = config
-        self._success: dict[int, bool] = {row["seed"]: row["success"] for row in read_metrics(file)}
+        self._success: dict[int, bool] = {row["seed"]: row["success"] for row in read_metrics(file, "seed")}
         atomic_write_text(file, "".join(map(self._line, self._success)))
 
     def __len__(self) -> int:

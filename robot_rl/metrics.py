@@ -19,8 +19,12 @@ class _Writer(Protocol):
     def close(self) -> None: ...
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
+def read_metrics(path: Path, counter: str = "step") -> list[dict[str, Any]]:
     """Rows of a metrics file in order; a last line cut off by a killed process is left out.
+
+    Args:
+        path: of the file; there are no rows where it does not exist.
+        counter: whole number that every row has.
 
     Raises:
         ValueError: if a line other than the last is not JSON, or one is no row of metrics.
@@ -36,8 +40,8 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             if number == len(lines):
                 break
             raise _damaged(path, number, "is not JSON") from error
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-            raise _damaged(path, number, "is no row with a step")
+        if not isinstance(row, dict) or not isinstance(row.get(counter), int):
+            raise _damaged(path, number, f"is no row with a {counter}")
         rows.append(row)
     return rows
 

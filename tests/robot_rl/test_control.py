@@ -159,7 +159,7 @@ def test_without_a_policy_who_holds_control_is_recorded_alone_and_the_clock_pace
 
 
 def test_simulated_episodes_are_stamped_with_simulated_time() -> None:
-    """Ten steps a second, however long the computer takes: a pause for planning is no gap in the recording."""
+    """Ten steps a second, however long the computer takes: a pause for planning is no gap."""
     (episode,) = run_wave([CountingEnv()], [1], RampPolicy())
     np.testing.assert_allclose(episode.monotonic_time, 0.1 * np.arange(len(episode)))
 
