@@ -47,9 +47,12 @@ def atomic_write_bytes(path: Path | str, content: bytes) -> None:
     """Write a file so that a reader, also after a crash, sees the old content or the new, never a mixture.
 
     Raises:
-        OSError: The folder does not exist or cannot be written, or the disk is full; the old file stays.
+        OSError: The folder does not exist or cannot be written, or the disk is full; the old file stays. Or
+            the path is a folder or device, which a file must not replace.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is a {_kind(path)}, which no file may replace: give a file")
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -59,6 +62,32 @@ def atomic_write_bytes(path: Path | str, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_writable(path: Path, name: str) -> None:
+    """Refuse, before the work whose result goes there, a place where no file can be written.
+
+    Args:
+        path: Of the file; its folder is made.
+        name: Of the option that gave it.
+
+    Raises:
+        ValueError: It is a folder or a device, or its folder cannot be made or written.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{name} is {path}, which is a {_kind(path)}: give a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"{name} is {path}, whose folder is not made ({error.strerror}): give a file elsewhere"
+        ) from error
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"{name} is {path}, whose folder cannot be written: give another file")
+
+
+def _kind(path: Path) -> str:
+    return "folder" if path.is_dir() else "device"
 
 
 def atomic_write_text(path: Path | str, text: str) -> None:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 REGISTERED: dict[str, str] = {
     "flow": "policies.flow:FlowPolicy",
-    "template": "policies.template_policy:HoldPolicy",
 }
 """Short name -> ``module:Class``."""
 

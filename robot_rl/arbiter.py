@@ -12,6 +12,7 @@ from data.records import SegmentKind, Source
 
 if TYPE_CHECKING:
     from hardware.action_spec import ActionSpec
+    from sim.task import Expert, Task
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ class Executed:
 class Arbiter(Protocol):
     """Decides in one row what is executed."""
 
+    def begin_episode(self, seed: int) -> None:
+        """Learn that the row's environment was reset with `seed`."""
+        ...
+
     def resolve(self, proposal: Proposal, stamp: float) -> Executed:
         """Answer a proposal made at monotonic time `stamp` (s).
 
@@ -70,6 +75,9 @@ class LimitArbiter:
     def __init__(self, spec: ActionSpec) -> None:
         self._spec = spec
 
+    def begin_episode(self, seed: int) -> None:
+        """Nothing depends on the episode."""
+
     def resolve(self, proposal: Proposal, stamp: float) -> Executed:
         """Answer a proposal; see `Arbiter.resolve`."""
         del stamp
@@ -82,3 +90,27 @@ class LimitArbiter:
         action = self._spec.clip(proposal.action)
         because = "" if np.array_equal(action, proposal.action) else "limited to the action's range"
         return Executed(action, Source.POLICY, because, proposal.command_id)
+
+
+class ExpertArbiter:
+    """The task's scripted expert holds control; what it means is executed within the action's limits.
+
+    Args:
+        task: Whose expert demonstrates.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._expert: Expert | None = None
+
+    def begin_episode(self, seed: int) -> None:
+        """Have an expert made for the episode; its noise follows from the seed."""
+        self._expert = self._task.expert(seed)
+
+    def resolve(self, proposal: Proposal, stamp: float) -> Executed:
+        """Execute what the expert does, whatever the policy proposes; see `Arbiter.resolve`."""
+        del stamp
+        assert self._expert is not None, "the loop begins each episode"
+        intended = np.asarray(self._expert.act(), np.float64)
+        action = self._task.action_spec.clip(intended)
+        return Executed(action, Source.DEMO, "the expert demonstrates", proposal.command_id, intended)

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from data.manifest import atomic_write_text
-from data.records import Episode, EpisodeBuilder, Outcome, Source, Step
+from data.records import Episode
 from data.store import EpisodeStore
 from hardware.clock import SimulatedClock
-from robot_rl.control import INFO_KEYS
-from robot_rl.env_step import take_step
+from robot_rl.arbiter import ExpertArbiter
+from robot_rl.control import ControlLoop, LoopConfig
 from robot_rl.metrics import read_metrics
 from robot_rl.parallel import resolve_workers, run_tasks
 from robot_rl.progress import stage
 from robot_rl.runs import RunDirectory
-from robot_rl.seeds import MOST_SEED, check_episodes
+from robot_rl.seeds import DEMONSTRATION_SEEDS, MOST_SEED, check_episodes
 from robot_rl.task_settings import TaskSettings
 
 logger = logging.getLogger(__name__)
@@ -39,8 +37,8 @@ class CollectConfig(TaskSettings):
     """task name, Gymnasium id or module:Class"""
     episodes: int = 100
     """episodes to keep"""
-    seed: int = 0
-    """seed of the first attempt; the others follow it"""
+    seed: int = DEMONSTRATION_SEEDS
+    """seed of the first attempt; the others follow it. From the default on no evaluation uses them"""
     keep_failures: bool = False
     """also keep attempts in which the expert failed"""
     workers: int = 0
@@ -77,50 +75,20 @@ class ExpertRunner:
         from sim.task import task_of
 
         self._env = sim.make(task, **options)
-        self._task = task_of(self._env, "expert", "control_hz")
+        self._task = task_of(self._env, "expert")
 
     def __call__(self, seed: int) -> Episode:
         """Record one attempt; environment and expert follow from the seed alone."""
-        env = self._task
-        observation, _ = self._env.reset(seed=seed)
-        expert = env.expert(seed)
-        clock = SimulatedClock()  # times of a simulation are simulated: equal seeds give equal episodes
-        builder = EpisodeBuilder(
-            id=episode_id(env, seed),
-            task=env.task_text,
-            seed=seed,
-            robot="simulation",
-            operator="scripted expert",
+        # Times of a simulation are simulated, from 0 in each episode: equal seeds give equal episodes.
+        loop = ControlLoop(
+            [self._env],
+            None,
+            config=LoopConfig(operator="scripted expert"),
+            clock=SimulatedClock(),
+            arbiters=[ExpertArbiter(self._task)],
         )
-        builder.start(observation)
-        done = False
-        info: Mapping[str, Any] = {}
-        while not done:
-            intended = np.asarray(expert.act(), np.float64)
-            action = env.action_spec.clip(intended)
-            observation, reward, terminated, truncated, info = take_step(
-                self._env, action, seed, len(builder)
-            )
-            step = Step(
-                action=action,
-                action_intended=intended,
-                source=Source.DEMO,
-                reward=reward,
-                terminated=terminated,
-                truncated=truncated,
-                wall_time=clock.wall(),
-                monotonic_time=clock.now(),
-            )
-            builder.append(step, observation, {k: np.asarray(float(info[k])) for k in INFO_KEYS if k in info})
-            clock.sleep_until(clock.now() + 1.0 / env.control_hz)
-            done = terminated or truncated
-        builder.metadata |= {k: v for k, v in info.items() if isinstance(v, bool | int | float)}
-        return builder.finish(Outcome.SUCCESS if info["success"] else Outcome.FAILURE)
-
-
-def episode_id(env: object, seed: int) -> str:
-    """Name of an attempt; sorts by seed."""
-    return f"{type(env).__name__.lower()}-demo-{seed:08d}"
+        (episode,) = loop.run([seed])
+        return episode
 
 
 def collect(config: CollectConfig) -> CollectResult:
@@ -162,7 +130,7 @@ class Attempts:
     def __init__(self, file: Path, config: CollectConfig) -> None:
         self._file = file
         self._config = config
-        self._success: dict[int, bool] = {row["seed"]: row["success"] for row in read_metrics(file)}
+        self._success: dict[int, bool] = {row["seed"]: row["success"] for row in read_metrics(file, "seed")}
         atomic_write_text(file, "".join(map(self._line, self._success)))
 
     def __len__(self) -> int:

@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import sim
 from data.config import to_dict
+from policies.device import check_device
 from policies.flow_config import FlowConfig
 from robot_rl.collect import CollectConfig, collect
 from robot_rl.evaluate import EvaluateConfig, evaluate
+from robot_rl.parallel import resolve_workers
 from robot_rl.progress import stage
 from robot_rl.provenance import versions
-from robot_rl.refine import RefineConfig, refine
+from robot_rl.refine import RefineConfig, check_steps, refine
 from robot_rl.report.build import write_report
 from robot_rl.report.material import record_shown
 from robot_rl.runs import RunDirectory
@@ -21,6 +24,7 @@ from robot_rl.seeds import DEMONSTRATION_SEEDS, check_episodes
 from robot_rl.statistics import paired_difference
 from robot_rl.task_settings import TaskSettings
 from robot_rl.train import TrainConfig, train
+from sim.task import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,6 +75,11 @@ class DemoConfig(TaskSettings):
         if not 0 <= self.seed < 1000:
             raise ValueError(f"seed is {self.seed}, allowed is 0 to 999: each has held-out seeds of its own")
         check_episodes(self.episodes)
+        collection(self, self.out)
+        training(self, self.out, self.out)
+        refinement(self, self.out, self.out)
+        evaluation(self, self.out, None)
+        resolve_workers(self.workers, 1)
 
 
 def run_demo(config: DemoConfig) -> Path:
@@ -83,6 +92,7 @@ def run_demo(config: DemoConfig) -> Path:
         the page.
     """
     started = time.monotonic()
+    _check(config)
     settings = to_dict(replace(config, resume=False))
     with RunDirectory.create(
         config.out, settings, kind="demo", resume=config.resume, replace=not config.resume
@@ -100,6 +110,18 @@ def run_demo(config: DemoConfig) -> Path:
         with stage("Writing the report"):
             earlier.once("shown", lambda: record_shown(run.path, before, after))
             return write_report(run.path, video=config.video)
+
+
+def _check(config: DemoConfig) -> None:
+    """Refuse what a later stage would refuse, before an earlier run is removed and minutes have passed."""
+    check_device(config.device)
+    env = sim.make(config.task, **config.task_arguments)
+    task = task_of(env, "expert", "max_steps")
+    env.close()
+    if unknown := [key for key in config.inputs if key not in task.features]:
+        raise ValueError(f"inputs names {unknown}; {config.task} has {', '.join(task.features)}")
+    ours = refinement(config, config.out, config.out)
+    check_steps(ours, ours.rows * int(task.max_steps))
 
 
 class Stages:

@@ -19,24 +19,38 @@ class _Writer(Protocol):
     def close(self) -> None: ...
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
+def read_metrics(path: Path, counter: str = "step") -> list[dict[str, Any]]:
     """Rows of a metrics file in order; a last line cut off by a killed process is left out.
 
+    Args:
+        path: of the file; there are no rows where it does not exist.
+        counter: whole number that every row has.
+
     Raises:
-        ValueError: if a line other than the last is not JSON.
+        ValueError: if a line other than the last is not JSON, or one is no row of metrics.
     """
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    rows = []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    rows: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except json.JSONDecodeError as error:
             if number == len(lines):
                 break
-            raise ValueError(f"{path} line {number} is not JSON; the file was edited or damaged") from error
+            raise _damaged(path, number, "is not JSON") from error
+        if not isinstance(row, dict) or not isinstance(row.get(counter), int):
+            raise _damaged(path, number, f"is no row with a {counter}")
+        rows.append(row)
     return rows
+
+
+def _damaged(path: Path, number: int, what: str) -> ValueError:
+    return ValueError(
+        f"{path} line {number} {what}; the file was edited or damaged: restore it from a copy, "
+        "or remove the line"
+    )
 
 
 class MetricsLog:

@@ -14,7 +14,7 @@ PACKAGES = ("robot-rl", "torch", "mujoco", "mink", "gymnasium", "numpy", "scipy"
 
 # Where a run lies, how it is started and how it is shown: none of these changes what it computes.
 NEUTRAL_FIELDS = frozenset(
-    {"out", "json", "resume", "replace", "workers", "wandb", "debug", "minutes", "record_to"}
+    {"out", "json", "resume", "replace", "workers", "wandb", "debug", "minutes", "record_to", "video"}
 )
 
 

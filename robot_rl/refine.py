@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 import sim
 from data.config import to_dict
 from data.store import EpisodeStore
+from hardware.clock import SimulatedClock
 from policies.checkpoint import load as load_policy
 from policies.checkpoint import read_tensors
 from robot_rl.control import ControlLoop, LoopConfig
@@ -151,11 +152,7 @@ class Refinement:
         task = task_of(self._envs[0], "max_steps")
         self._steps_limit = config.rows * int(task.max_steps)
         self._inputs = _inputs(config, task.features)  # before the warm-up, which is long
-        if config.warmup_steps + self._steps_limit > config.env_steps:
-            raise ValueError(
-                f"env_steps is {config.env_steps}; the warm-up and one wave may take {config.warmup_steps} + "
-                f"{self._steps_limit}: allow more steps, or choose fewer rows or warmup_steps."
-            )
+        check_steps(config, self._steps_limit)
         self._started = time.monotonic()
 
     def run(self) -> Path:
@@ -184,7 +181,8 @@ class Refinement:
         """Collect and store one wave of episodes."""
         config = self.config
         first = TRAINING_SEEDS + config.seed * 1_000_000 + at.wave * config.rows
-        loop = ControlLoop(self._envs, self.policy, refiner, LoopConfig(deterministic=False, stream=STREAM))
+        exploring = LoopConfig(deterministic=False, stream=STREAM)
+        loop = ControlLoop(self._envs, self.policy, refiner, exploring, clock=SimulatedClock())
         episodes = loop.run(range(first, first + config.rows), on_step=reporter.advance)
         for episode in episodes:
             self._store.write(episode)
@@ -316,6 +314,23 @@ class Refinement:
             },
         )
         return self._run.path
+
+
+def check_steps(config: RefineConfig, wave: int) -> None:
+    """Refuse a refinement that would end before it learns.
+
+    Args:
+        config: Of the refinement.
+        wave: Most environment steps of one wave: rows times the task's max_steps.
+
+    Raises:
+        ValueError: The warm-up and one wave take more steps than are allowed.
+    """
+    if config.warmup_steps + wave > config.env_steps:
+        raise ValueError(
+            f"env_steps is {config.env_steps}; the warm-up and one wave may take {config.warmup_steps} + "
+            f"{wave}: allow more steps, or choose fewer rows or warmup_steps."
+        )
 
 
 def reach(actions: NDArray[np.float64], spec: ActionSpec) -> NDArray[np.float64]:

@@ -44,7 +44,7 @@ class Checkpoint:
     path: Path
     """folder with the trainer's files"""
     manifest: dict[str, Any]
-    """versions, git revision, configuration hash, base hash and what the trainer added"""
+    """versions, git revision, configuration hash and what the trainer added, such as the base's hash"""
 
 
 class RunDirectory:
@@ -100,15 +100,7 @@ class RunDirectory:
         """
         folder = Path(path)
         plain = dict(config) if isinstance(config, Mapping) else to_dict(config)
-        header = {
-            "format": FORMAT,
-            "kind": kind,
-            "config_hash": config_hash(plain),
-            "config": plain,
-            "versions": versions(),
-            "git_revision": git_revision(),
-            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
+        header = _new_header(kind, plain)
         lock = _locked(folder)
         try:
             if replace and not resume:
@@ -174,16 +166,13 @@ class RunDirectory:
         return _complete_checkpoints(self.path)
 
     @contextmanager
-    def checkpoint(
-        self, step: int, *, base_hash: str | None = None, keep: int = 2, **details: object
-    ) -> Iterator[Path]:
+    def checkpoint(self, step: int, *, keep: int = 2, **details: object) -> Iterator[Path]:
         """Hand out a folder to write files into; it becomes the checkpoint only when complete.
 
         Args:
             step: the run's counter now.
-            base_hash: ``policy_hash`` of the frozen base, for the manifest.
             keep: how many checkpoints stay on disk, this one included.
-            details: further JSON values for the manifest.
+            details: further JSON values for the manifest, such as the frozen base's hash.
         """
         if keep < 1:
             raise ValueError(f"keep is {keep}, allowed is 1 or more: the newest checkpoint always stays")
@@ -197,7 +186,6 @@ class RunDirectory:
             "format": FORMAT,
             "step": step,
             "config_hash": self.config_hash,
-            "base_hash": base_hash,
             "versions": versions(),
             "git_revision": git_revision(),
             "files": file_manifest(partial),
@@ -252,6 +240,18 @@ class RunDirectory:
             resumed_step = self.resumed.step if self.resumed is not None else -1
             self._metrics = MetricsLog(self.path, keep_until=resumed_step, wandb=self._wandb)
         return self._metrics
+
+
+def _new_header(kind: str, config: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "config_hash": config_hash(config),
+        "config": config,
+        "versions": versions(),
+        "git_revision": git_revision(),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
 
 
 def remove_run(folder: Path, kind: str) -> None:

@@ -3,11 +3,11 @@
 ::
 
     0             500,000,000                1,000,000,000
-    |  evaluation  |  the demo's demonstrations  |  refinement ...
+    |  evaluation  |  demonstrations            |  refinement ...
 """
 
 DEMONSTRATION_SEEDS = 500_000_000
-"""The demo's demonstrations use seeds from here on."""
+"""Demonstrations use seeds from here on unless told otherwise."""
 TRAINING_SEEDS = 1_000_000_000
 """Refinement's episodes use seeds from here on."""
 MOST_EPISODES = 1_000_000
@@ -27,7 +27,7 @@ def trained_on(seeds: range) -> str | None:
     if seeds.stop > TRAINING_SEEDS:
         return f"refinement uses seeds from {TRAINING_SEEDS:,} on"
     if seeds.stop > DEMONSTRATION_SEEDS:
-        return f"the demo's demonstrations use seeds from {DEMONSTRATION_SEEDS:,} on"
+        return f"demonstrations use seeds from {DEMONSTRATION_SEEDS:,} on"
     return None
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.manifest import check_writable
 from data.records import Episode
 from data.validate.signals import observation_times
 
@@ -115,10 +116,10 @@ def write_recording(
 
     Raises:
         ImportError: if rerun is not installed; names the extra.
-        ValueError: if a curve has another length than the episode.
+        ValueError: if a curve has another length than the episode, or the recording cannot be written there.
     """
+    check_writable(path, "out")
     recording = _recording(episode, values)
-    path.parent.mkdir(parents=True, exist_ok=True)
     recording.save(path)
     _log(recording, episode, values or {})
     recording.flush()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import mujoco
 import numpy as np
 
 from data.features import Feature
+from sim.cameras import with_moved_cameras
 from sim.control import CartesianConfig, InverseKinematics, ServoLimiter, ToolKinematics
 from sim.env import MujocoTask, copy_model
 from sim.gel import COLUMNS, ROWS
 from sim.shifts import NO_SHIFTS, Shifts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from sim.task import Observation
@@ -105,9 +108,8 @@ class ArmTask(MujocoTask):
         self.features = {**self.features, **{f"observation.images.{name}": picture for name in cameras}}
         self._cameras = tuple(cameras)
         self._image_size = image_size
-        super().__init__(
-            _shifted(model, shifts) if shifts.changes_physics else model, render_mode=render_mode
-        )
+        shifted = _shifted(model, shifts) if shifts.changes_physics else model
+        super().__init__(with_moved_cameras(shifted, CAMERAS, shifts), render_mode=render_mode)
         self.touch = touch
         self.shifts = shifts
         self.control = control
@@ -229,6 +231,18 @@ class ArmTask(MujocoTask):
             **touch,
             **pictures,
         }
+
+
+def point_option(options: Mapping[str, Any], name: str, drawn: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A point (3,) of the reset options, or the drawn one.
+
+    Raises:
+        ValueError: it is no three finite numbers.
+    """
+    point = np.asarray(options.get(name, drawn), float)
+    if point.shape != (3,) or not np.isfinite(point).all():
+        raise ValueError(f"reset option {name} is {options[name]}; give 3 finite numbers, m.")
+    return point
 
 
 def _load(model: mujoco.MjModel) -> tuple[float, NDArray[np.float64]]:

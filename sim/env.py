@@ -22,6 +22,8 @@ import mujoco
 import numpy as np
 from gymnasium import spaces
 
+from data.hints import did_you_mean
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -86,18 +88,22 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         task_text: the task in words, for policies that read language.
         max_steps: control steps after which an episode is truncated.
         control_hz: control steps per second.
+        robot: which robot episodes are recorded of.
         substeps: physics steps per control step.
         features: what an observation contains.
         action_spec: what the numbers of an action mean.
         memory: named arrays of task state; the only place for it.
         elapsed_steps: control steps since reset.
+        reset_options: names of what `reset` can be told to fix.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012 - Gymnasium's type
     task_text: str = ""
     max_steps: int = 100
     control_hz: float = 20.0
+    robot: str = "simulation"
     substeps: int = 25
+    reset_options: tuple[str, ...] = ()
     features: Features
     action_spec: ActionSpec
 
@@ -154,8 +160,12 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
 
         Args:
             seed: reseeds the generator; None draws the next episode from it.
-            options: what to fix instead of drawing; each task lists its own.
+            options: what to fix instead of drawing; `reset_options` lists them.
+
+        Raises:
+            ValueError: if an option is unknown or cannot be used.
         """
+        _refuse_unknown(options or {}, self.reset_options, type(self).__name__)
         super().reset(seed=seed)
         mujoco.mj_resetData(self.model, self.data)
         self.memory.clear()
@@ -266,6 +276,14 @@ class MujocoTask(gymnasium.Env["Observation", "NDArray[Any]"], ABC):
         for renderer in self._renderers.values():
             renderer.close()
         self._renderers.clear()
+
+
+def _refuse_unknown(options: Mapping[str, Any], known: tuple[str, ...], task: str) -> None:
+    if unknown := [name for name in options if name not in known]:
+        allowed = f"it has {', '.join(sorted(known))}." if known else "it has none."
+        raise ValueError(
+            f"{task} has no reset option {unknown[0]!r}; {did_you_mean(unknown[0], known, allowed)}"
+        )
 
 
 def _space(feature: Feature) -> spaces.Box:

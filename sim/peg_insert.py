@@ -10,7 +10,7 @@ import numpy as np
 
 from data.features import Feature
 from hardware.action_spec import ActionGroup, ActionSpec
-from sim.arm_task import ARM_FEATURES, FINGERTIPS_M, HOME, ArmTask
+from sim.arm_task import ARM_FEATURES, FINGERTIPS_M, HOME, ArmTask, point_option
 from sim.control import CartesianConfig
 from sim.env import ASSETS, Judgement
 from sim.gel import GelGrip
@@ -60,6 +60,7 @@ class PegInsert(ArmTask):
 
     task_text = "insert the peg into the hole"
     max_steps = 100
+    reset_options = ("hole", "estimate_error")
     features = {  # noqa: RUF012 - read-only by convention
         **ARM_FEATURES,
         "observation.environment_state": Feature(
@@ -83,6 +84,8 @@ class PegInsert(ArmTask):
     ) -> None:
         if not 0 <= estimate_std_m <= 0.01:
             raise ValueError(f"estimate_std_m is {estimate_std_m}; give 0 to 0.01 m.")
+        if not estimate_clip_std >= 0:
+            raise ValueError(f"estimate_clip_std is {estimate_clip_std}; give 0 or more, inf for no limit.")
         touch = GelGrip(PEG_HALF_WIDTH_M)
         touch.bind(_model())
         super().__init__(_model(), touch, control=_CONTROL, **options)
@@ -99,8 +102,8 @@ class PegInsert(ArmTask):
             * self.estimate_std_m
         )
         start = hole + np.append(rng.uniform(-0.02, 0.02, 2), rng.uniform(0.02, 0.04))
-        hole = np.asarray(options.get("hole", hole), float)
-        error = np.asarray(options.get("estimate_error", error), float)
+        hole = point_option(options, "hole", hole)
+        error = point_option(options, "estimate_error", error)
         joints = self._inverse.solve(HOME, start, iterations=12)
         self.data.mocap_pos[0] = hole
         self.start_arm(joints, _WIDTH_M)

@@ -42,6 +42,7 @@ class PickPlace(ArmTask):
     """
 
     max_steps = 200
+    reset_options = ("bin",)
     features = {  # noqa: RUF012 - read-only by convention
         **ARM_FEATURES,
         "observation.environment_state": Feature(

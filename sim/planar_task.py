@@ -10,6 +10,7 @@ import numpy as np
 
 from data.features import Feature
 from hardware.action_spec import ActionGroup, ActionSpec
+from sim.cameras import with_moved_cameras
 from sim.env import MujocoTask, copy_model
 from sim.planar import CONTROL_HZ, MAX_OFFSET, SUBSTEPS
 from sim.shifts import NO_SHIFTS, Shifts
@@ -103,7 +104,9 @@ class PlanarTask(MujocoTask):
             **{f"observation.images.{name}": picture for name in self._cameras},
         }
         self._pusher_body = model.body("pusher").id
-        super().__init__(_shifted(model, shifts), render_mode=render_mode)
+        super().__init__(
+            with_moved_cameras(_shifted(model, shifts), CAMERAS, shifts), render_mode=render_mode
+        )
 
     @property
     def pusher(self) -> NDArray[np.float64]:
@@ -125,8 +128,7 @@ class PlanarTask(MujocoTask):
         """Draw where the pusher (x, y) and the disc (x, y) start, metres."""
 
     def _begin(self, options: Mapping[str, Any]) -> None:
-        if options:
-            raise ValueError(f"reset options {sorted(options)}: {type(self).__name__} has none.")
+        del options  # there are none
         self.data.qpos[:] = self._start()
         self.data.ctrl[:] = self.data.qpos[_PUSHER]
         self.memory["peak_force"] = np.zeros(1)

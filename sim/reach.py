@@ -8,7 +8,7 @@ import numpy as np
 
 from data.features import Feature
 from hardware.action_spec import ActionGroup, ActionSpec
-from sim.arm_task import ARM_FEATURES, HOME, ArmTask
+from sim.arm_task import ARM_FEATURES, HOME, ArmTask, point_option
 from sim.control import FREE_MOTION
 from sim.env import Judgement, expert_generator, load_model
 
@@ -34,6 +34,7 @@ class Reach(ArmTask):
 
     task_text = "reach the green ball"
     max_steps = 60
+    reset_options = ("goal",)
     features = {  # noqa: RUF012 - read-only by convention
         "observation.state": ARM_FEATURES["observation.state"],
         "observation.wrench": ARM_FEATURES["observation.wrench"],
@@ -56,7 +57,7 @@ class Reach(ArmTask):
         start = _CENTER + self.np_random.uniform(-0.05, 0.05, 3)
         goal = _CENTER + self.np_random.uniform([-0.08, -0.15, -0.08], [0.08, 0.15, 0.06])
         joints = self._inverse.solve(HOME, start, iterations=12)
-        self.data.mocap_pos[0] = np.asarray(options.get("goal", goal), float)
+        self.data.mocap_pos[0] = point_option(options, "goal", goal)
         self.start_arm(joints, _WIDTH_M)
         self.run_physics(joints, _WIDTH_M)
 

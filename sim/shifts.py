@@ -19,6 +19,10 @@ class Shifts:
         friction_scale: factor on every sliding friction coefficient.
         payload_kg: mass fixed to the hand that nobody compensates, kg.
         estimate_offset_m: constant error of camera-like estimates in the base frame, m.
+        camera_offset_m: how far each observed camera sits from its place, in its own frame (x right, y up,
+            z backwards), m.
+        camera_rotation_rad: how each observed camera is turned in its place, a rotation vector in the same
+            frame, rad.
         action_delay_steps: control steps by which every action is late.
         kick_probability: probability per control step of a random push on the hand.
         kick_force_n: size of such a push, N, for one control step in a random horizontal direction.
@@ -29,17 +33,18 @@ class Shifts:
     friction_scale: float = 1.0
     payload_kg: float = 0.0
     estimate_offset_m: tuple[float, float, float] = _THREE
+    camera_offset_m: tuple[float, float, float] = _THREE
+    camera_rotation_rad: tuple[float, float, float] = _THREE
     action_delay_steps: int = 0
     kick_probability: float = 0.0
     kick_force_n: float = 15.0
 
     def __post_init__(self) -> None:
         """Check lengths and ranges."""
-        for name, length in (("servo_bias_m", 3), ("encoder_offset_rad", 7), ("estimate_offset_m", 3)):
-            if len(getattr(self, name)) != length:
-                raise ValueError(f"Shifts.{name} is {getattr(self, name)}; give {length} numbers.")
         for item in fields(self):
-            value = getattr(self, item.name)
+            value, default = getattr(self, item.name), item.default
+            if isinstance(default, tuple) and len(value) != len(default):
+                raise ValueError(f"Shifts.{item.name} is {value}; give {len(default)} numbers.")
             if not all(map(math.isfinite, value if isinstance(value, tuple) else (value,))):
                 raise ValueError(f"Shifts.{item.name} is {value}; finite numbers are needed.")
             if isinstance(value, float | int) and value < 0:
@@ -49,8 +54,13 @@ class Shifts:
 
     @property
     def changes_physics(self) -> bool:
-        """Whether an environment needs its own copy of the model."""
+        """Whether an environment needs its own copy of the model for other forces or masses."""
         return self.friction_scale != 1.0 or self.payload_kg != 0.0
+
+    @property
+    def moves_cameras(self) -> bool:
+        """Whether an environment needs its own copy of the model for other pictures."""
+        return any(self.camera_offset_m) or any(self.camera_rotation_rad)
 
 
 NO_SHIFTS = Shifts()

@@ -39,7 +39,10 @@ class Expert(Protocol):
 
 
 class Task(Protocol):
-    """What a task offers. The control loop reads the first three; see `Need` for the rest."""
+    """What a task offers. The control loop reads the first three; see `Need` for the rest.
+
+    A task may also have an attribute `robot`, the name that episodes are recorded with.
+    """
 
     @property
     def features(self) -> Features:

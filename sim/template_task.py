@@ -40,6 +40,7 @@ class LiftAboveLine(ArmTask):
     # 1. The task in words, for policies that read language, and its length in control steps.
     task_text = "lift the hand above the line"
     max_steps = 40
+    reset_options = ("line",)
 
     # 2. What an observation holds: shape, type, unit, names. Checkpoints and datasets compare against it.
     features = {  # noqa: RUF012 - read-only by convention

@@ -28,7 +28,9 @@ LIGHT = [
 
 @pytest.mark.parametrize("module", LIGHT)
 def test_a_light_module_starts_without_torch_and_lerobot(module):
-    code = f"import sys, {module}; print([m for m in ('torch', 'lerobot', 'mujoco') if m in sys.modules])"
+    code = (
+        f"import sys, {module}; print([m for m in ('torch', 'lerobot', 'jax', 'mujoco') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"

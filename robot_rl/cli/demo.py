@@ -13,8 +13,8 @@ def run(words: list[str]) -> int:
     result = json.loads((page.parent / "result.json").read_text(encoding="utf-8"))
     base, refined = (result[arm]["success_rate"] for arm in ("base", "refined"))
     say(
-        f"success on {len(result['base']['episodes'])} held-out seeds: {base:.1%} before, "
-        f"[bold]{refined:.1%}[/] after {result['env_steps']:,} environment steps of refinement\n"
-        f"report: {page}"
+        f"success on {len(result['base']['episodes'])} held-out seeds: {base:.1%} before, ",
+        (f"{refined:.1%}", "bold"),
+        f" after {result['env_steps']:,} environment steps of refinement\nreport: {page}",
     )
     return 0

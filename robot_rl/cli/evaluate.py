@@ -11,9 +11,11 @@ def run(words: list[str]) -> int:
     result = evaluate(config)
     low, high = result.interval
     say(
-        f"{config.task}: [bold]{result.success_rate:.1%}[/] of {len(result.episodes)} episodes succeeded "
+        f"{config.task}: ",
+        (f"{result.success_rate:.1%}", "bold"),
+        f" of {len(result.episodes)} episodes succeeded "
         f"(95 % interval {low:.1%} to {high:.1%}), seeds {config.seeds.start} to {config.seeds.stop - 1}, "
-        f"{result.wall_seconds:.1f} s with {result.workers} workers"
+        f"{result.wall_seconds:.1f} s with {result.workers} workers",
     )
     if not config.held_out:
         say("these seeds were perhaps trained on: this is no success rate on held-out seeds")

@@ -47,7 +47,7 @@ def _run(words: list[str]) -> int:
     )
     say(f"{summary.finished} of {summary.total} cells are finished")
     for name, log in summary.failed:
-        say(f"[red]failed[/] {name}: {log}")
+        say(("failed", "red"), f" {name}: {log}")
     if summary.complete:
         say(f"next: robot-rl study table {config.file}")
     return 1 if summary.failed else 0

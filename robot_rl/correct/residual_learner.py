@@ -145,22 +145,25 @@ class ResidualLearner(Learner):
             torch.manual_seed(config.seed)
             self.critic = CriticEnsemble(inputs, actions, config.critics, config.width).to(device)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
-        self._networks = {
-            "actor": self.actor,
-            "average": self._average,
-            "critic": self.critic,
-            "target": self.target,
-        }
+        networks = self.actor, self._average, self.critic, self.target
+        self._networks = dict(zip(("actor", "average", "critic", "target"), networks, strict=True))
         self._log_temperature = torch.tensor(np.log(config.temperature), dtype=torch.float32, device=device)
         self._log_temperature.requires_grad_(True)
-        self._optimisers = {
-            "actor": torch.optim.Adam(self.actor.parameters(), config.learning_rate, fused=True),
-            "critic": torch.optim.Adam(self.critic.parameters(), config.learning_rate, fused=True),
-            "temperature": torch.optim.Adam([self._log_temperature], config.learning_rate, fused=True),
-        }
+        self._optimisers = self._make_optimisers()
         self._free = float((network.scale > 0).sum())
         self._replay = Replay(capacity, inputs, actions, config.n_step, config.gamma)
         self._updates = 0
+
+    def _make_optimisers(self) -> dict[str, torch.optim.Adam]:
+        learned: dict[str, list[torch.Tensor]] = {
+            "actor": list(self.actor.parameters()),
+            "critic": list(self.critic.parameters()),
+            "temperature": [self._log_temperature],
+        }
+        return {
+            name: torch.optim.Adam(parameters, self.config.learning_rate, fused=True)
+            for name, parameters in learned.items()
+        }
 
     def __len__(self) -> int:
         """Transitions in the replay."""

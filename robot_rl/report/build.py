@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.config import from_dict
-from data.manifest import atomic_write_text
+from data.manifest import atomic_write_text, check_writable
 from data.records import Episode
 from robot_rl.evaluate import EvaluateConfig
 from robot_rl.report import page as html
@@ -42,12 +42,11 @@ def write_report(run: Path, out: Path | None = None, *, video: bool = True) -> P
 
     Raises:
         RunError: if there is no finished run.
+        ValueError: if the page cannot be written there.
     """
     target = out or run / "report.html"
-    if target.is_dir():
-        raise ValueError(f"out is {target}, which is a folder: give a file")
     material = read_material(run)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(target, "out")
     page = _opening(material)
     if material.compares:
         _rates(page, material)

@@ -1,6 +1,7 @@
 """One cell of a study: computed in a process of its own, kept as one small JSON file."""
 
 import dataclasses
+import importlib
 import json
 import os
 import resource
@@ -8,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -120,30 +121,21 @@ def compute(cell: Cell, results: Path, scratch: Path) -> Path:
     return file
 
 
-def configured_by[Function: Callable[..., Any]](configuration: str) -> Callable[[Function], Function]:
-    """Mark a cell function that refines.
-
-    Args:
-        configuration: ``module:name`` of the dataclass whose ``env_steps`` holds unless a parameter says
-            otherwise; by its name, so that a study can be read without importing what computes it.
-    """
-
-    def mark(function: Function) -> Function:
-        function.__dict__["configuration"] = configuration
-        return function
-
-    return mark
-
-
 def learning_steps(cell: Cell) -> float:
     """Environment steps that a cell learns from: as its parameters say, or its configuration's default.
+
+    The module of a function that refines says so in ``CONFIGURATIONS``: by the function's name,
+    ``module:name`` of the dataclass with the default ``env_steps``; as text, so that a study is read without
+    importing torch.
 
     Raises:
         StudyError: if the method's function is missing.
     """
     if "env_steps" in cell.parameters:
         return float(cell.parameters["env_steps"])
-    configuration = getattr(_function(cell.run), "configuration", None)
+    _function(cell.run)
+    module, name = cell.run.split(":")
+    configuration = getattr(importlib.import_module(module), "CONFIGURATIONS", {}).get(name)
     if configuration is None:
         return 0.0
     defaults = {one.name: one.default for one in dataclasses.fields(import_object(configuration))}

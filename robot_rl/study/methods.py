@@ -8,12 +8,13 @@ from typing import Any
 from data.config import from_dict, to_dict
 from robot_rl.evaluate import EvaluateConfig, evaluate
 from robot_rl.runs import RunDirectory
-from robot_rl.study.cell import configured_by
 from robot_rl.study.plan import Cell, StudyError
 from robot_rl.task_settings import read_settings
 
 OWN = frozenset({"out", "task", "seed", "options", "shifts", "cameras", "resume"})
 """Fields of a refinement that the cell itself determines."""
+CONFIGURATIONS = {"residual": "robot_rl.refine:RefineConfig"}
+"""Whose default ``env_steps`` a function here learns from; see `robot_rl.study.cell.learning_steps`."""
 
 
 def base(cell: Cell, out: Path) -> Mapping[str, Any]:  # noqa: ARG001 - nothing is kept between attempts
@@ -23,7 +24,6 @@ def base(cell: Cell, out: Path) -> Mapping[str, Any]:  # noqa: ARG001 - nothing 
     return _evaluation(cell, None)
 
 
-@configured_by("robot_rl.refine:RefineConfig")
 def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
     """A residual corrector on the base in ``policy``; other parameters go to ``RefineConfig``."""
     from robot_rl.refine import RefineConfig, refine

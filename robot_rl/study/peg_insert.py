@@ -22,7 +22,6 @@ from robot_rl.parts import save_refiner
 from robot_rl.refine import RefineConfig, refine
 from robot_rl.refiner import Refiner
 from robot_rl.seeds import TRAINING_SEEDS
-from robot_rl.study.cell import configured_by
 from robot_rl.study.constant_offset import ConstantOffset
 from robot_rl.study.plan import StudyError
 from robot_rl.study.spiral_search import SpiralConfig, SpiralSearch
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
 
 OWN = ("out", "task", "seed", "episodes", "workers", "video", "options", "shifts", "cameras", "resume")
 """Fields that the cell itself determines."""
+CONFIGURATIONS = {"refined": "robot_rl.demo:DemoConfig"}
+"""Whose default ``env_steps`` a function here learns from; see `robot_rl.study.cell.learning_steps`."""
 
 
 def base(cell: Cell, out: Path) -> Mapping[str, Any]:
@@ -47,7 +48,6 @@ def base(cell: Cell, out: Path) -> Mapping[str, Any]:
     return _outcome(cell, config, _build_base(config), None)
 
 
-@configured_by("robot_rl.demo:DemoConfig")
 def refined(cell: Cell, out: Path) -> Mapping[str, Any]:
     """The base refined as in the demo; further parameters go over the fields of `RefineConfig`."""
     config, rest = _configure(cell, out)

@@ -1,8 +1,18 @@
 import json
+import os
+from pathlib import Path
 
 import pytest
 
-from data.manifest import atomic_write_json, atomic_write_text, file_manifest, sha256_bytes, sha256_file
+from data.manifest import (
+    atomic_write_bytes,
+    atomic_write_json,
+    atomic_write_text,
+    check_writable,
+    file_manifest,
+    sha256_bytes,
+    sha256_file,
+)
 
 
 def test_checksums_are_the_published_ones(tmp_path):
@@ -35,3 +45,23 @@ def test_a_manifest_lists_every_file_below(tmp_path):
     found = file_manifest(tmp_path)
     assert list(found) == ["a", "b/c"]
     assert found["b/c"] == {"bytes": 3, "sha256": sha256_bytes(b"abc")}
+
+
+def test_a_device_is_not_replaced_by_a_file(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="pipe is a device, which no file may replace: give a file"):
+        atomic_write_bytes(pipe, b"x")
+    assert pipe.is_fifo()
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_place_for_no_file_is_refused_before_the_work(tmp_path):
+    (tmp_path / "file").touch()
+    for place, why in ((tmp_path, "is a folder"), (Path("/dev/null"), "is a device")):
+        with pytest.raises(ValueError, match=f"out is {place}, which {why}: give a file"):
+            check_writable(place, "out")
+    with pytest.raises(ValueError, match=r"whose folder is not made .*: give a file elsewhere"):
+        check_writable(tmp_path / "file" / "page.html", "out")
+    check_writable(tmp_path / "new" / "page.html", "out")
+    assert (tmp_path / "new").is_dir()

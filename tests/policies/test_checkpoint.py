@@ -32,7 +32,9 @@ def test_loaded_policy_is_equal_to_the_bit_and_frozen(tmp_path, device) -> None:
 def test_opaque_policies_are_saved_too(tmp_path) -> None:
     policy = HoldPolicy((0.01, 0.0, -0.01))
     assert load(save(policy, tmp_path)).hash() == policy.hash()
-    assert json.loads((tmp_path / "policy.json").read_text())["class"] == "template"
+    assert (
+        json.loads((tmp_path / "policy.json").read_text())["class"] == "policies.template_policy:HoldPolicy"
+    )
 
 
 def test_saving_again_replaces_the_old_policy_whole(tmp_path) -> None:

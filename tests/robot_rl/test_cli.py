@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from robot_rl.cli import COMMANDS, main
+from robot_rl.cli.output import say
 from tests.robot_rl.toy import TOY, save_toy_policy
 
 
@@ -155,3 +156,13 @@ def test_a_reader_that_leaves_early_is_no_error_of_ours():
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_path_with_brackets_is_printed_as_it_is(capsys):
+    say("outputs/[bold]run/[red]x[/] ", ("90 %", "bold"))
+    assert capsys.readouterr().out == "outputs/[bold]run/[red]x[/] 90 %\n"
+
+
+def test_a_task_between_colons_is_printed_as_it_is(capsys):
+    say("my_tasks:One: done")
+    assert capsys.readouterr().out == "my_tasks:One: done\n"

@@ -7,12 +7,14 @@ from data.records import Source, equal
 from data.store import EpisodeStore
 from robot_rl import collect as collecting
 from robot_rl.collect import CollectConfig, collect
+from robot_rl.evaluate import EvaluateConfig
 from robot_rl.runs import RunError
+from robot_rl.seeds import DEMONSTRATION_SEEDS
 from tests.robot_rl.toy import TOY
 
 
 def config(folder, **changes):
-    return CollectConfig(out=folder, task=TOY, **{"workers": 1, "episodes": 5, **changes})
+    return CollectConfig(out=folder, task=TOY, **{"workers": 1, "episodes": 5, "seed": 0, **changes})
 
 
 def read(result):
@@ -77,6 +79,12 @@ def test_an_attempt_cut_off_between_its_two_writes_is_made_again(tmp_path):
 def test_an_expert_that_never_succeeds_is_reported_instead_of_tried_for_ever(tmp_path):
     with pytest.raises(RuntimeError, match="failed in 20 of 20 attempts"):
         collect(config(tmp_path / "run", episodes=20, options={"hopeless_seeds": 10**9}))
+
+
+def test_default_seeds_are_none_that_an_evaluation_takes(tmp_path):
+    assert CollectConfig(out=tmp_path).seed == DEMONSTRATION_SEEDS
+    defaults = EvaluateConfig(policy=tmp_path)
+    assert defaults.seeds.stop <= DEMONSTRATION_SEEDS
 
 
 def test_impossible_settings_are_refused(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from data.records import Outcome, SegmentKind, Source
+from hardware.clock import SimulatedClock
 from robot_rl.arbiter import Executed, LimitArbiter, Proposal
 from robot_rl.control import ControlLoop, LoopConfig, run_wave
 from robot_rl.refiner import Refiner
@@ -104,6 +105,9 @@ def test_rows_end_on_their_own_and_outcomes_follow_the_environment() -> None:
 class TakesOverAtStep:
     """A person executes 0.5 from step 2 on for two steps."""
 
+    def begin_episode(self, seed: int) -> None:
+        assert seed == 0
+
     def resolve(self, proposal: Proposal, stamp: float) -> Executed:
         if proposal.command_id in {2, 3}:
             hand = np.array([0.5, 0.5])
@@ -122,6 +126,57 @@ def test_a_takeover_is_a_segment_of_its_own_and_only_the_executed_action_is_the_
     assert episode.action[2].tolist() == episode.action_intended[2].tolist() == [0.5, 0.5]
     np.testing.assert_array_equal(episode.action_policy[2], episode.action_base[2])
     assert np.isnan(episode.action_intended[1]).all()
+
+
+class Pushes:
+    """Somebody who always acts."""
+
+    def begin_episode(self, seed: int) -> None:
+        self.seed = seed
+
+    def resolve(self, proposal: Proposal, stamp: float) -> Executed:
+        assert np.isnan(proposal.action).all()
+        hand = np.array([0.3, 0.0])
+        return Executed(hand, Source.DEMO, "alone", proposal.command_id, hand)
+
+
+def test_without_a_policy_who_holds_control_is_recorded_alone_and_the_clock_paces() -> None:
+    config = LoopConfig(operator="somebody")
+    clock = SimulatedClock(start=5.0)
+    envs = [CountingEnv(), CountingEnv()]
+    loop = ControlLoop(envs, None, config=config, clock=clock, arbiters=[Pushes(), Pushes()])
+    soon, late = loop.run([0, 1])
+    assert (soon.id, soon.operator, soon.base_version, soon.robot) == (
+        "countingenv-demo-00000000", "somebody", "", "",
+    )  # fmt: skip
+    assert set(late.source) == {Source.DEMO}
+    assert set(late.chunk_id) == set(late.chunk_index) == {-1}
+    assert np.isnan(late.action_base).all()
+    assert np.isnan(late.action_policy).all()
+    assert late.chunks == ()
+    assert (len(soon), len(late)) == (4, 7)
+    np.testing.assert_allclose(late.monotonic_time, 5.0 + 0.1 * np.arange(7))
+
+
+def test_simulated_episodes_are_stamped_with_simulated_time() -> None:
+    """Ten steps a second, however long the computer takes: a pause for planning is no gap."""
+    (episode,) = run_wave([CountingEnv()], [1], RampPolicy())
+    np.testing.assert_allclose(episode.monotonic_time, 0.1 * np.arange(len(episode)))
+
+
+@pytest.mark.parametrize("given", [{}, {"refiner": Refiner(), "arbiters": [Pushes()]}])
+def test_a_loop_in_which_nobody_acts_or_nothing_is_refined_is_refused(given) -> None:
+    with pytest.raises(ValueError, match="arbiters must say who acts"):
+        ControlLoop([CountingEnv()], None, **given)
+
+
+class NamedRobot(CountingEnv):
+    robot = "arm-7"
+
+
+def test_an_episode_names_the_robot_that_the_environment_says() -> None:
+    (episode,) = run_wave([NamedRobot()], [0], RampPolicy())
+    assert episode.robot == "arm-7"
 
 
 def test_a_refiner_made_for_another_base_is_refused() -> None:

@@ -6,13 +6,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from data.config import to_dict
 from robot_rl.cli.parsing import parse
-from robot_rl.demo import DemoConfig
+from robot_rl.demo import DemoConfig, run_demo
+from robot_rl.provenance import config_differences, config_hash
 from robot_rl.report.build import write_report
+from robot_rl.runs import RunDirectory
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -79,6 +84,35 @@ def test_a_seed_without_held_out_seeds_of_its_own_is_refused() -> None:
         DemoConfig(seed=1000)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"demonstrations": 0},
+        {"base_steps": -1},
+        {"warmup_steps": 40_000},
+        {"scale_fraction": float("nan")},
+        {"workers": 999},
+        {"env_steps": 3100},
+        {"inputs": ("observation.stat",)},
+        {"device": "tpu"},
+        {"task": "peg"},
+    ],
+)
+def test_what_a_later_stage_would_refuse_costs_no_earlier_run(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with RunDirectory.create(tmp_path, {}, kind="demo") as run:
+        run.write_json("result.json", {})
+    words = "episodes|steps|scale|workers|inputs|device|task"
+    with pytest.raises(ValueError, match=words):
+        run_demo(replace(DemoConfig(out=tmp_path), **wrong))
+    assert (tmp_path / "result.json").exists()
+
+
 def test_the_words_of_the_slow_tests_are_still_accepted() -> None:
     config = parse(DemoConfig, MINIATURE[1:], "demo")
     assert config.options == {"expert_bias_m": 0.03, "expert_noise": 0.4}
+
+
+def test_a_run_goes_on_with_a_video_or_without() -> None:
+    one, other = (to_dict(DemoConfig(video=video)) for video in (True, False))
+    assert config_hash(one) == config_hash(other)
+    assert config_differences(one, other) == []

@@ -49,6 +49,13 @@ def test_a_run_holds_configuration_metrics_and_tensorboard_events(tmp_path):
     assert list((tmp_path / "run/tensorboard").glob("events*"))
 
 
+@pytest.mark.parametrize("line", ["[1]", "null", '{"success": 1}', '{"step": "one"}'])
+def test_a_line_that_is_no_row_of_metrics_is_named(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n' + line + "\n")
+    with pytest.raises(ValueError, match=r"line 2 is no row with a step; .* restore it"):
+        read_metrics(tmp_path / "metrics.jsonl")
+
+
 def test_metrics_that_are_not_finite_become_null(tmp_path):
     with MetricsLog(tmp_path) as log:
         log.log(0, {"loss": float("nan")})

@@ -1,3 +1,5 @@
+import re
+
 import mujoco
 import numpy as np
 import pytest
@@ -63,3 +65,18 @@ def test_nan_in_an_action_is_refused():
     env.reset(seed=0)
     with pytest.raises(ValueError, match="not a number"):
         env.step([np.nan, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "message"),
+    [
+        ("peg-insert", {"hol": (0.5, 0.0, 0.5)}, "PegInsert has no reset option 'hol'; did you mean 'hole'?"),
+        ("pick-place", {"colour": "red"}, "PickPlace has no reset option 'colour'; it has bin."),
+        ("reach", {"goals": (0.5, 0.0, 0.6)}, "Reach has no reset option 'goals'; did you mean 'goal'?"),
+        ("reach", {"goal": (0.5, 0.0)}, "reset option goal is (0.5, 0.0); give 3 finite numbers"),
+        ("peg-insert", {"hole": (0.5, 0.0, np.nan)}, "reset option hole is (0.5, 0.0, nan)"),
+    ],
+)
+def test_reset_options_that_mean_nothing_are_refused(task, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        sim.make(task).reset(seed=0, options=options)

@@ -128,33 +128,6 @@ def test_expert_refuses_a_negative_spread(how):
         PushDisc(**{f"expert_{key}_m" if key == "bias" else f"expert_{key}": v for key, v in how.items()})
 
 
-@pytest.mark.parametrize("options", SETUPS.values(), ids=SETUPS)
-def test_restore_repeats_200_further_steps_to_the_bit(options):
-    env = PushDisc(**options)
-
-    def play():
-        trace = []
-        for _ in range(200):
-            observation, reward, terminated, truncated, info = env.step(actions[len(trace)])
-            trace.append(np.concatenate([*observation.values(), [reward, info["contact_force_n"]]]))
-            if terminated or truncated:
-                env.reset()  # the next episode comes from the saved generator
-        return np.array(trace)
-
-    # Mostly forward, so that the pusher meets the disc.
-    actions = np.random.default_rng(1).uniform([-0.01, -0.02], [0.03, 0.02], (200, 2))
-    env.reset(seed=3)
-    for action in actions[:7]:
-        env.step(action)
-    saved = env.save()
-    first = play()
-    env.reset(seed=99)
-    env.step(actions[0])
-    env.restore(saved)
-    np.testing.assert_array_equal(play(), first)
-    assert first[:, -1].max() > 0.0
-
-
 def test_wrench_is_the_force_that_moves_the_disc():
     env = PushDisc(wrench=True)
     place(env, (0.0, 0.0), (PUSHER_RADIUS + DISC_RADIUS, 0.0))
@@ -226,9 +199,10 @@ def test_refuses_what_a_planar_pusher_cannot_have(options, message):
         PushDisc(**options)
 
 
-def test_reset_refuses_options():
-    with pytest.raises(ValueError, match="has none"):
-        PushDisc().reset(options={"disc": 1})
+@pytest.mark.parametrize("task", ["push-disc", "push-two-routes"])
+def test_reset_refuses_options(task):
+    with pytest.raises(ValueError, match="'disc'; it has none"):
+        sim.make(task).reset(options={"disc": 1})
 
 
 @pytest.mark.usefixtures("rendering")

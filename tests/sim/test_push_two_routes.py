@@ -68,30 +68,6 @@ def test_observation_does_not_show_the_wall():
         np.testing.assert_array_equal(each["observation.state"], observations[0]["observation.state"])
 
 
-def test_restore_repeats_200_further_steps_to_the_bit():
-    env = PushTwoRoutes(wrench=True)
-
-    def play():
-        trace = []
-        for action in actions:
-            observation, _, terminated, truncated, info = env.step(action)
-            trace.append(
-                [*observation["observation.state"], *observation["observation.wrench"], info["route"]]
-            )
-            if terminated or truncated:
-                env.reset()
-        return np.array(trace)
-
-    actions = np.random.default_rng(1).uniform([-0.01, -0.03], [0.03, 0.03], (200, 2))
-    env.reset(seed=8)
-    for action in actions[:9]:
-        env.step(action)
-    saved = env.save()
-    first = play()
-    env.restore(saved)
-    np.testing.assert_array_equal(play(), first)
-
-
 def test_refuses_an_unknown_side():
     with pytest.raises(ValueError, match="'top'; allowed: 'none', 'left', 'right'"):
         PushTwoRoutes(blocked="top")

@@ -55,6 +55,38 @@ def test_estimate_offset_is_added_to_the_drawn_error(plain):
     np.testing.assert_allclose(env.estimate - plain[0].estimate, [0.002, 0, 0], atol=1e-12)
 
 
+@pytest.mark.parametrize(("task", "camera"), [("reach", "front"), ("reach", "wrist"), ("push-disc", "top")])
+@pytest.mark.parametrize(
+    "shift", [{"camera_offset_m": (0.02, 0.0, 0.0)}, {"camera_rotation_rad": (0.0, 0.05, 0.0)}]
+)
+def test_a_moved_camera_changes_the_pictures_of_its_environment_only(rendering, task, camera, shift):
+    options = {"cameras": (camera,), "image_size": (48, 64)}
+    before, _ = sim.make(task, **options).reset(seed=0)
+    moved, _ = sim.make(task, shifts=Shifts(**shift), **options).reset(seed=0)
+    after, _ = sim.make(task, **options).reset(seed=0)
+    picture = f"observation.images.{camera}"
+    assert np.abs(moved[picture].astype(int) - before[picture]).mean() > 0.5
+    for key, value in before.items():
+        np.testing.assert_array_equal(after[key], value)
+        if key != picture:
+            np.testing.assert_array_equal(moved[key], value)
+
+
+def test_a_camera_moves_and_turns_in_its_own_frame():
+    """The camera `top` looks straight down with y up: its frame is the world's."""
+    plain = sim.make("push-disc").unwrapped.model.camera("top")
+    shifts = Shifts(camera_offset_m=(0.01, -0.02, 0.03), camera_rotation_rad=(0.0, 0.0, np.pi / 2))
+    moved = sim.make("push-disc", shifts=shifts).unwrapped.model.camera("top")
+    np.testing.assert_allclose(moved.pos - plain.pos, [0.01, -0.02, 0.03], atol=1e-12)
+    np.testing.assert_allclose(moved.quat, [np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5)], atol=1e-12)
+    wrist, turned = (
+        sim.make("reach", shifts=s).unwrapped.model.camera("wrist")
+        for s in (Shifts(), Shifts(camera_offset_m=(0.01, 0.0, 0.0)))
+    )
+    # Its x axis is the hand's y axis.
+    np.testing.assert_allclose(turned.pos - wrist.pos, [0.0, 0.01, 0.0], atol=1e-12)
+
+
 def test_actions_are_late_by_whole_steps():
     plain, late = (sim.make("peg-insert", shifts=Shifts(action_delay_steps=n)) for n in (0, 2))
     actions = np.random.default_rng(0).uniform(-0.004, 0.004, (12, 3))
@@ -82,6 +114,7 @@ def test_kicks_push_the_arm_and_are_part_of_the_saved_state():
     [
         ({"payload_kg": -1.0}, "payload_kg is -1.0"),
         ({"servo_bias_m": (1.0,)}, "give 3 numbers"),
+        ({"camera_offset_m": (0.1, 0.2)}, "camera_offset_m is .* give 3 numbers"),
         ({"kick_probability": 1.5}, "must not exceed 1"),
     ],
 )

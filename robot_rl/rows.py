@@ -1,0 +1,105 @@
+"""One row of the control loop: an environment in the middle of its episode, stepped and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+
+from data.records import EpisodeBuilder, Outcome, Source, Step
+from robot_rl.arbiter import Arbiter, Proposal
+from robot_rl.env_step import take_step
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hardware.clock import Clock
+    from robot_rl.env_step import Taken
+    from robot_rl.proposing import Proposed
+
+INFO_KEYS = ("contact_force_n",)
+"""Diagnostics of the environment that are recorded per step when it gives them."""
+
+
+@dataclass
+class Row:
+    """One row's episode while it runs.
+
+    Attributes:
+        name: Id of the episode.
+        seed: Of the reset.
+        env: What is stepped.
+        arbiter: Decides what is executed.
+        builder: Keeps what happened; it was given the observation of the reset.
+        observation: The latest, by key.
+        noise_rng: Noise of the base's chunks.
+        explore_rng: Exploration of the corrector.
+        ended: Steps of the episode once it is over.
+        outcome: How it ended.
+    """
+
+    name: str
+    seed: int
+    env: gymnasium.Env[Any, Any]
+    arbiter: Arbiter
+    builder: EpisodeBuilder
+    observation: Mapping[str, Any]
+    noise_rng: np.random.Generator
+    explore_rng: np.random.Generator
+    ended: int | None = None
+    outcome: Outcome = Outcome.UNKNOWN
+    _source: Source | None = field(default=None, init=False)
+    _segment: int = field(default=-1, init=False)
+
+    def act(self, number: int, proposed: Proposed, *, gain: float, clock: Clock) -> NDArray[np.float64]:
+        """Execute and record one step.
+
+        Args:
+            number: Of this row in the proposal.
+            proposed: What the policy proposes.
+            gain: Share of the correction in it, for the record.
+            clock: Gives the recorded times.
+
+        Returns:
+            The executed action (A,), robot units.
+        """
+        stamp, wall, count = clock.now(), clock.wall(), len(self.builder)
+        executed = self.arbiter.resolve(Proposal(proposed.action[number], count), stamp)
+        if executed.source is not self._source:
+            self._source, self._segment = executed.source, self._segment + 1
+        taken = take_step(self.env, executed.action, self.seed, count)
+        step = Step(
+            action=executed.action,
+            action_base=proposed.base[number],
+            action_policy=proposed.action[number],
+            action_intended=executed.intended,
+            chunk_id=proposed.chunk_id,
+            chunk_index=proposed.chunk_index,
+            source=executed.source,
+            segment_id=self._segment,
+            segment_kind=executed.segment_kind,
+            reward=taken.reward,
+            terminated=taken.terminated,
+            truncated=taken.truncated,
+            wall_time=wall,
+            monotonic_time=stamp,
+            gain=gain,
+        )
+        extra = {key: np.asarray(value)[number] for key, value in proposed.info.items()}
+        self._record(step, taken, extra)
+        return executed.action
+
+    def _record(self, step: Step, taken: Taken, extra: Mapping[str, Any]) -> None:
+        """Keep a step, and the outcome if it was the last."""
+        measured = {key: np.asarray(float(taken.info[key])) for key in INFO_KEYS if key in taken.info}
+        self.builder.append(step, taken.observation, {**extra, **measured})
+        self.observation = taken.observation
+        if taken.terminated or taken.truncated:
+            self.ended = len(self.builder)
+            self.outcome = Outcome.SUCCESS if taken.info["success"] else Outcome.FAILURE
+            self.builder.metadata |= {
+                key: value for key, value in taken.info.items() if isinstance(value, bool | int | float)
+            }
