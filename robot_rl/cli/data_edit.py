@@ -109,7 +109,7 @@ def _split(words: list[str]) -> int:
     with bar("Splitting", source) as progress:
         done = split(source, config.out, part_of, progress=progress)
     for path, count in done.counts.items():
-        say(escape(f"{count} episodes in {path}"))
+        say(f"{count} episodes in {path}")
     _notes(done.notes)
     return 0
 
@@ -126,9 +126,9 @@ def _merge(words: list[str]) -> int:
             progress=lambda _: reporter.advance(),
         )
     for old, new in done.renamed.items():
-        say(escape(f"{old} is now {new}"))
+        say(f"{old} is now {new}")
     for path, count in done.counts.items():
-        say(escape(f"{count} episodes in {path}"))
+        say(f"{count} episodes in {path}")
     _notes(done.notes)
     return 0
 
@@ -177,7 +177,7 @@ def _show_plan(made: "Plan", removed: list[str], *, applied: bool) -> None:
     if made.remove or made.protected:
         Console().print(table)
     for id_, damage in made.unreadable.items():
-        say(f"[bold red]cannot be read, stays[/] {escape(id_)}: {escape(damage)}")
+        say(("cannot be read, stays", "bold red"), f" {id_}: {damage}")
     verb = f"{len(removed)} removed" if applied else f"{len(made.remove)} would go"
     say(
         f"{verb} of {made.count} episodes, {made.freed / 1e6:.2f} of {made.size / 1e6:.2f} MB; "
@@ -196,7 +196,7 @@ def _html(words: list[str]) -> int:
         page = write_store_page(
             path, config.out, thumbnails=config.thumbnails, plots=config.plots, progress=progress
         )
-    say(escape(f"{page} ({page.stat().st_size / 1e6:.1f} MB)"))
+    say(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
     return 0
 
 
@@ -208,7 +208,7 @@ def _told(episodes: Iterable["Episode"], progress: Callable[[str], None]) -> Ite
 
 def _notes(notes: Sequence[str]) -> None:
     for note in notes:
-        say(f"[dim]note[/] {escape(note)}")
+        say(("note", "dim"), f" {note}")
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

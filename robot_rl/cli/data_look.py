@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
-from rich.markup import escape
 
 from robot_rl.cli import unknown
 from robot_rl.cli.data_bar import bar, inside
@@ -72,7 +71,7 @@ def _info(words: list[str]) -> int:
 def _show(found: "Description") -> None:
     hours = f"{found.seconds / 3600:.2f} h" if found.seconds >= 3600 else f"{found.seconds:.1f} s"
     say(
-        f"{escape(str(found.path))}: {found.episodes} episodes, {found.steps} steps, {hours}, "
+        f"{found.path}: {found.episodes} episodes, {found.steps} steps, {hours}, "
         f"{found.bytes / 1e6:.1f} MB, format {found.format}"
     )
     for name in ("outcomes", "tasks", "robots", "operators", "sources", "segments", "events"):
@@ -80,22 +79,22 @@ def _show(found: "Description") -> None:
         if counts and set(counts) != {""}:
             many = counts.most_common(6)
             rest = f", and {len(counts) - 6} more" if len(counts) > 6 else ""
-            say(f"{name}: " + escape(", ".join(f"{key or 'none'} {count}" for key, count in many) + rest))
+            say(f"{name}: " + ", ".join(f"{key or 'none'} {count}" for key, count in many) + rest)
     rows = [(key, feature, "") for key, feature in found.features.items()]
     rows += [(key, feature, f" at {rate:.0f} Hz") for key, (feature, rate) in found.streams.items()]
     width = max((len(key + rate) for key, _, rate in rows), default=0)
     for key, feature, rate in rows:
         form = f"{feature.dtype}{list(feature.shape)} {feature.unit}".strip()
-        say(escape(f"{(key + rate).ljust(width)}  {form.ljust(20)}  {' '.join(feature.names)}".rstrip()))
+        say(f"{(key + rate).ljust(width)}  {form.ljust(20)}  {' '.join(feature.names)}".rstrip())
     for group in (found.action_spec or {}).get("groups", ()):
         names = " ".join(map(str, group.get("names") or ()))
-        say(escape(f"action {group['name']}: {group['size']} {group['kind']}, {group['mode']}, {names}"))
+        say(f"action {group['name']}: {group['size']} {group['kind']}, {group['mode']}, {names}")
     for id_, steps in found.partial.items():
-        say(f"[yellow]not finished[/] {escape(id_)}: {steps} steps")
+        say(("not finished", "yellow"), f" {id_}: {steps} steps")
     for id_, damage in found.damaged.items():
-        say(f"[bold red]damaged[/] {escape(id_)}: {escape(damage)}")
+        say(("damaged", "bold red"), f" {id_}: {damage}")
     for note in found.notes:
-        say(f"[dim]note[/] {escape(note)}")
+        say(("note", "dim"), f" {note}")
 
 
 def _validate(words: list[str]) -> int:
@@ -130,8 +129,10 @@ def _show_findings(report: "Report") -> None:
         others = f" (and {times - 1} more like it)" if times > 1 else ""
         style = STYLES[finding.severity]
         say(
-            f"[{style}]{finding.severity}[/] [bold]{finding.kind}[/] {escape(finding.place + others)}\n"
-            f"    {escape(finding.message)}"
+            (str(finding.severity), style),
+            " ",
+            (str(finding.kind), "bold"),
+            f" {finding.place}{others}\n    {finding.message}",
         )
     if len(grouped) > SHOWN:
         say(f"... and {len(grouped) - SHOWN} more; --json FILE keeps all")

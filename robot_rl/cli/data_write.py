@@ -71,9 +71,9 @@ def _convert(words: list[str]) -> int:
             progress=progress,
         )
     for note in done.notes:
-        say(f"[dim]note[/] {escape(note)}")
+        say(("note", "dim"), f" {note}")
     marked = f"; {done.receipts} receipts in {source}" if done.receipts else ""
-    say(escape(f"{len(done.ids)} episodes in {done.path}{marked}"))
+    say(f"{len(done.ids)} episodes in {done.path}{marked}")
     return 0
 
 
@@ -120,9 +120,9 @@ def _label(words: list[str]) -> int:
         table.add_row(escape(name), str(count))
     Console().print(table)
     for note in notes:
-        say(f"[dim]note[/] {escape(note)}")
+        say(("note", "dim"), f" {note}")
     if config.out:
-        say(escape(str(config.out)))
+        say(str(config.out))
     return 0
 
 

@@ -79,16 +79,22 @@ def _alive(pid):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_their_parent(tmp_path, number):
     script = (
-        "import sys\nfrom robot_rl.parallel import run_tasks\n"
+        # a test run started in the background of a script ignores SIGINT, and so would its children
+        "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from robot_rl.parallel import run_tasks\n"
         "from tests.robot_rl.test_parallel import Sleeper\n"
         "list(run_tasks(Sleeper, [sys.argv[1]] * 2, 2))"
     )
     parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stderr=subprocess.DEVNULL)
-    _wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
-    workers = [int(file.name) for file in tmp_path.iterdir()]
-    parent.send_signal(number)
-    assert parent.wait(20) != 0
-    _wait_until(lambda: not any(map(_alive, workers)))
+    try:
+        _wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+        workers = [int(file.name) for file in tmp_path.iterdir()]
+        parent.send_signal(number)
+        assert parent.wait(20) != 0
+        _wait_until(lambda: not any(map(_alive, workers)))
+    finally:
+        parent.kill()
+        parent.wait()
 
 
 def _wait_until(condition):
