@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from data.replay import Recording, ReplayBuffer
 from robot_rl.correct.inputs import base_actions
 from robot_rl.critics.ensemble import CriticEnsemble, track
 from robot_rl.learn.learner import Learner
-from robot_rl.learn.replay import Replay, Transitions
 from robot_rl.learn.state_tensors import (
     below,
     load_optimiser,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from data.records import Episode
+    from data.replay import Batch
     from robot_rl.correct.residual import ResidualNetwork
 
 
@@ -112,6 +113,16 @@ class ResidualLearnerConfig:
             )
 
 
+class ByWholeNumbers:
+    """Draws uniformly by whole random numbers, which the published studies' outcomes depend on."""
+
+    def draw(
+        self, replay: ReplayBuffer, count: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], None]:
+        """Numbers of `count` transitions."""
+        return replay.first + rng.integers(0, len(replay), count), None
+
+
 class ResidualLearner(Learner):
     """Owns networks, optimisers and replay.
 
@@ -151,7 +162,7 @@ class ResidualLearner(Learner):
         self._log_temperature.requires_grad_(True)
         self._optimisers = self._make_optimisers()
         self._free = float((network.scale > 0).sum())
-        self._replay = Replay(capacity, inputs, actions, config.n_step, config.gamma)
+        self._replay = ReplayBuffer(capacity, n_step=config.n_step, gamma=config.gamma)
         self._updates = 0
 
     def _make_optimisers(self) -> dict[str, torch.optim.Adam]:
@@ -177,13 +188,14 @@ class ResidualLearner(Learner):
         """
         for episode, reward in zip(episodes, self._rewards(episodes), strict=True):
             ended = bool(episode.terminated[-1]) and not self.config.shuffle_rewards
-            self._replay.add(
-                self.actor.config.inputs.recorded(episode),
-                base_actions(episode, self._executed_steps, bootstrap=not ended),
-                episode.action,
-                reward,
-                terminated=ended,
+            base = base_actions(episode, self._executed_steps, bootstrap=not ended)
+            ends = np.zeros(len(episode), bool)
+            ends[-1] = ended
+            inputs = {"x": self.actor.config.inputs.recorded(episode), "base": base}
+            taken = Recording(
+                observations=inputs, action=episode.action, reward=reward, ends=ends, id=episode.id
             )
+            self._replay.extend([taken])
 
     def _rewards(self, episodes: Sequence[Episode]) -> list[NDArray[np.float64]]:
         """Rewards of each episode, (T,): as they were, or shuffled over all steps of each wave."""
@@ -207,7 +219,7 @@ class ResidualLearner(Learner):
         """Do `count` updates; mean diagnostics."""
         total: dict[str, Tensor] = {}
         for _ in range(count):
-            batch = self._tensors(self._replay.sample(self.config.batch, self._rng))
+            batch = self._tensors(self._replay.sample(self.config.batch, self._rng, ByWholeNumbers()))
             found = self._update_critic(batch)
             self._updates += 1
             if self._updates % self.config.actor_every == 0:
@@ -218,7 +230,7 @@ class ResidualLearner(Learner):
                 total[key] = total.get(key, torch.zeros(())) + value.detach()
         return {key: float(value) / count for key, value in total.items()}
 
-    def _tensors(self, batch: Transitions) -> tuple[Tensor, ...]:
+    def _tensors(self, batch: Batch) -> tuple[Tensor, ...]:
         """Normalised inputs and actions in action units."""
         device, unit = self.actor.scale.device, self.actor.action_unit
 
@@ -226,11 +238,11 @@ class ResidualLearner(Learner):
             return torch.from_numpy(value).to(device)
 
         return (
-            self.actor.normalise(put(batch.x)),
-            put(batch.base) / unit,
+            self.actor.normalise(put(batch.observations["x"])),
+            put(batch.observations["base"]) / unit,
             put(batch.action) / unit,
-            self.actor.normalise(put(batch.next_x)),
-            put(batch.next_base) / unit,
+            self.actor.normalise(put(batch.next_observations["x"])),
+            put(batch.next_observations["base"]) / unit,
             put(batch.reward),
             put(batch.discount),
         )
