@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -179,7 +179,10 @@ class EpisodeBuilder:
         self._events.append(event)
 
     def take(self) -> Piece:
-        """Take out the steps since the last call, for whoever keeps them from now on."""
+        """Take out the steps since the last call, for whoever keeps them from now on.
+
+        Streams are without their features: a recorder puts places of pictures where pictures were.
+        """
         piece = Piece(
             steps=self._steps - self._taken,
             observations=_stacked(self._observations),
@@ -187,7 +190,7 @@ class EpisodeBuilder:
             extra=_stacked(self._extra),
             chunks=tuple(self._chunks),
             streams={
-                key: Stream(np.array(t), np.array(w), np.stack(values), self.stream_features.get(key))
+                key: Stream(np.array(t), np.array(w), np.stack(values))
                 for key, (t, w, values) in self._streams.items()
             },
             events=tuple(self._events),
@@ -213,10 +216,25 @@ class EpisodeBuilder:
             raise ValueError(f"Episode {self.id} has no steps; nothing was recorded.")
         piece = self.take()
         parts: dict[str, Any] = {**self.facts, **piece.columns, "outcome": Outcome(outcome)}
-        parts |= {
-            name: getattr(piece, name) for name in ("observations", "extra", "chunks", "streams", "events")
+        parts |= {name: getattr(piece, name) for name in ("observations", "extra", "chunks", "events")}
+        streams = {
+            key: replace(stream, feature=self.stream_features.get(key))
+            for key, stream in piece.streams.items()
         }
-        return Episode(**parts)
+        return Episode(**parts, streams=streams)
+
+    def check_stream(self, key: str, sample: NDArray[Any]) -> None:
+        """Refuse a sample of a stream that is not what `stream_features` says.
+
+        Raises:
+            ValueError: Its shape or type is another.
+        """
+        feature = self.stream_features.get(key)
+        if feature is not None and (sample.dtype.name, sample.shape) != (feature.dtype, feature.shape):
+            raise ValueError(
+                f"Episode {self.id}: stream {key!r} holds {sample.dtype}{sample.shape}, but its feature says "
+                f"{feature.dtype}{feature.shape}; give such samples, or declare what comes."
+            )
 
     def _add(self, what: str, rows: dict[str, list[NDArray[Any]]], given: Mapping[str, ArrayLike]) -> None:
         self._check(what, rows, given)

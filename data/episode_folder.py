@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from data.zarr_files import ArrayMeta, ZarrFileError, group_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -163,13 +163,23 @@ def _unpacked(folder: Path, path: str, facts: Mapping[str, Any]) -> NDArray[np.u
 
 def _refuse_too_large(folder: Path, pictures: Mapping[str, Any]) -> None:
     needed = sum(math.prod(entry["shape"]) for entry in pictures.values())
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = available_memory()
     if needed > free:
         raise StoreError(
             f"The pictures of episode {folder.name} take {needed / 1e9:.1f} GB when unpacked, and "
             f"{free / 1e9:.1f} GB of memory are free. Read it with pictures=False, and its pictures one "
             "by one with EpisodeStore.pictures."
         )
+
+
+def available_memory() -> int:
+    """Bytes that can be had without swapping: what the kernel keeps of files counts, unlike in free pages."""
+    try:
+        with Path("/proc/meminfo").open() as file:
+            found = next(line.split()[1] for line in file if line.startswith("MemAvailable:"))
+        return int(found) * 1024
+    except (OSError, StopIteration, ValueError, IndexError):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def picture_file(path: str, codec: PictureCodec) -> str:

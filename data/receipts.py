@@ -1,7 +1,8 @@
 """Proof that an episode exists somewhere else: where it went, and what exactly went there.
 
 Receipts lie in the store beside the episodes (``.receipts/<id>.json``). Each names the content that was
-exported or uploaded by its checksum, so that an episode that was recorded anew under the same id has none.
+exported or uploaded by its checksum, so that an episode that was recorded anew under the same id has none,
+and of an export its files, so that something else in the same place is no copy.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Receipt:
         content: `content_hash` of the episode that was copied.
         wall_time: When it was whole, s since 1970-01-01 UTC.
         lost: What the copy does not keep, one sentence each.
+        files: `fingerprint` of an export when it was whole; empty for an upload.
     """
 
     kind: Kind
@@ -46,6 +48,7 @@ class Receipt:
     content: str
     wall_time: float
     lost: tuple[str, ...] = ()
+    files: str = ""
 
     def __post_init__(self) -> None:
         """Check the kind; a list of losses, as JSON gives it, becomes a tuple."""
@@ -53,10 +56,24 @@ class Receipt:
         if self.kind not in get_args(Kind.__value__):
             raise ValueError(f"kind is {self.kind!r}; allowed: {', '.join(get_args(Kind.__value__))}.")
 
-    @property
-    def missing(self) -> bool:
-        """Whether it is an export that is not there any more."""
-        return self.kind == "exported" and not Path(self.target).exists()
+    def stands(self, id_: str) -> bool:
+        """Whether the copy of an episode is there as it was written, as far as can be told from here."""
+        return self.kind == "uploaded" or (bool(self.files) and self.files == fingerprint(self.target, id_))
+
+
+def fingerprint(target: Path | str, id_: str) -> str:
+    """SHA-256 of the names, sizes and times of change of the files of an export; empty where there are none.
+
+    Args:
+        target: The export.
+        id_: Which episode counts, where the export has a folder of its own for each.
+    """
+    target = Path(target)
+    place = target / id_ if (target / id_).is_dir() else target
+    found = sorted(path for path in (place, *place.rglob("*")) if path.is_file())
+    listed = [(path.relative_to(target).as_posix(), path.stat()) for path in found]
+    facts = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in listed]
+    return sha256_bytes(json.dumps(facts).encode()) if facts else ""
 
 
 def content_hash(store: EpisodeStore, id_: str) -> str:
@@ -110,7 +127,13 @@ def add_receipt(
     """
     target = str(Path(target).resolve()) if kind == "exported" else target
     made = Receipt(
-        kind=kind, target=target, format=format, content=content, wall_time=time.time(), lost=tuple(lost)
+        kind=kind,
+        target=target,
+        format=format,
+        content=content,
+        wall_time=time.time(),
+        lost=tuple(lost),
+        files=fingerprint(target, id_) if kind == "exported" else "",
     )
     kept = [receipt for receipt in receipts(store, id_) if receipt.target != made.target]
     path = _path(store, id_)
@@ -141,13 +164,13 @@ def receipts(store: EpisodeStore, id_: str) -> list[Receipt]:
 
 
 def proof(store: EpisodeStore, id_: str) -> Receipt | None:
-    """A receipt for exactly the content that lies here, whose copy is still where it went; None without one.
+    """A receipt for exactly the content that lies here, whose copy still is what it was; None without one.
 
     Raises:
         StoreError: The episode or its receipts cannot be read.
     """
     content = content_hash(store, id_)
-    fitting = (r for r in receipts(store, id_) if r.content == content and not r.missing)
+    fitting = (r for r in receipts(store, id_) if r.content == content and r.stands(id_))
     return next(fitting, None)
 
 

@@ -7,6 +7,7 @@ what a dead process left, makes these files the final arrays.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from data.features import Features
     from data.steps import Chunk, Step
 
+logger = logging.getLogger(__name__)
 _FLUSH_SAMPLES = 1000
 
 
@@ -43,7 +45,8 @@ class Recorder:
     Samples that repeat are kept and counted: ``metadata["repeated"]`` says how many pictures were equal to
     the one before, and how many samples of a stream had the time of the one before, by the path of the array.
 
-    As a context manager it leaves the recording to be recovered when the block fails or does not finish it.
+    As a context manager it puts all steps on disk, and leaves the recording to be recovered, when the block
+    fails or does not finish it.
 
     Args:
         builder: Collects the steps between two flushes.
@@ -105,9 +108,7 @@ class Recorder:
         self._needs_open()
         for key, value in observation.items():
             self._refuse_misfit(key, value)
-        self._builder.start(
-            {key: self._kept(f"observations/{check_key(key)}", observation[key]) for key in observation}
-        )
+        self._builder.start(self._all_kept("observations", observation))
 
     def append(
         self,
@@ -121,12 +122,8 @@ class Recorder:
             StoreError: The steps cannot be written, or the recorder is closed.
         """
         self._needs_open()
-        given = {
-            key: self._kept(f"observations/{check_key(key)}", value)
-            for key, value in next_observation.items()
-        }
-        further = {key: self._kept(f"extra/{check_key(key)}", value) for key, value in (extra or {}).items()}
-        self._builder.append(step, given, further)
+        given = self._all_kept("observations", next_observation)
+        self._builder.append(step, given, self._all_kept("extra", extra or {}))
         if len(self._builder) - self._flushed >= self._flush_every:
             self.flush()
 
@@ -141,9 +138,11 @@ class Recorder:
 
         Raises:
             StoreError: It cannot be written, or the recorder is closed.
+            ValueError: It is not what `stream_features` says; it is not kept then.
         """
         self._needs_open()
         self._refuse_misfit(key, value)
+        self._builder.check_stream(key, np.asarray(value))
         path = f"streams/{check_key(key)}/values"
         seen = self._files.repeated(path)
         self._builder.stream(key, time, wall_time, self._kept(path, value))
@@ -229,8 +228,10 @@ class Recorder:
         """Stop recording; an unfinished recording stays on disk."""
         if self._open:
             self._open = False
-            self._files.close()
-            self._close()
+            try:
+                self._files.close()
+            finally:
+                self._close()
 
     def __enter__(self) -> Self:
         """Start of the recording."""
@@ -240,9 +241,15 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Keep the steps so far and stop recording."""
-        if self._open and kind is None:
-            self.flush()
-        self.close()
+        try:
+            if self._open:
+                self.flush()
+        except StoreError:
+            if kind is None:
+                raise
+            logger.exception("Episode %s: its last steps are lost", self.id)
+        finally:
+            self.close()
 
     def _refuse_misfit(self, key: str, value: ArrayLike) -> None:
         """Strike a declared sensor off those that are missing, once it came in the right form."""

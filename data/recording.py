@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 JOURNAL = "journal.jsonl"
+_ENTRY = frozenset(("segment", "sha256", "steps", "metadata"))
+"""What every line of a journal but the first holds at least."""
 _FILE = re.compile(r"segment-\d{6}\.npz|pictures-\d{3}")
 
 
@@ -52,11 +54,7 @@ class Recording:
     @classmethod
     def read(cls, folder: Path) -> Recording:
         """Read the journal up to the last entry whose files are there, whole and unchanged."""
-        try:
-            lines = (folder / JOURNAL).read_text().split("\n")[:-1]  # a line without its end was cut off
-            facts, *entries = [json.loads(line) for line in lines]
-        except (OSError, ValueError):
-            return cls(folder, {}, (), 0, {})
+        facts, *entries = _journal(folder) or [{}]
         found = cls(folder, facts, (), 0, {})
         events: list[Any] = []
         for entry in entries:
@@ -114,8 +112,7 @@ class Recording:
 
     def _first(self, count: int) -> Recording:
         """The first segments; what is known of it is what was known then."""
-        lines = (self.folder / JOURNAL).read_text().split("\n")[: count + 1]
-        facts, *entries = [json.loads(line) for line in lines]
+        facts, *entries = _journal(self.folder)[: count + 1]
         events = [event for entry in entries for event in entry.get("events", [])]
         if entries:
             facts = {**facts, "metadata": entries[-1]["metadata"], "events": events}
@@ -145,6 +142,24 @@ class Recording:
             with np.load(self.folder / name, allow_pickle=False) as segment:
                 if path in segment.files:
                     yield segment[path]
+
+
+def _journal(folder: Path) -> list[dict[str, Any]]:
+    """Entries of a journal up to the first that is damaged; the first of them holds the facts."""
+    try:
+        lines = (folder / JOURNAL).read_bytes().split(b"\n")[:-1]  # a line without its end was cut off
+    except OSError:
+        return []
+    entries: list[dict[str, Any]] = []
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            break
+        if not isinstance(entry, dict) or (entries and not entry.keys() >= _ENTRY):
+            break
+        entries.append(entry)
+    return entries
 
 
 def _pictures_are_there(folder: Path, entry: Mapping[str, Any]) -> bool:

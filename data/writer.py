@@ -77,7 +77,11 @@ class RecordingProcess:
         self._unread = b""
         self._failure: Exception | None = None
         self._open = True
-        self.request("open", store.settings())
+        try:
+            self.request("open", store.settings())
+        except Exception:
+            self.close()
+            raise
 
     @property
     def pid(self) -> int:

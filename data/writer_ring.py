@@ -46,6 +46,7 @@ class RingSender:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self.child_handles = (memory, places_out, positions_in)
         self._sent = self._read_to = 0
+        self._gone = False
 
     @property
     def waiting(self) -> int:
@@ -70,12 +71,14 @@ class RingSender:
         length = sum(len(part) for part in parts)
         if length > self.size:
             raise ValueError(f"A message of {length} bytes can never fit a queue of {self.size} bytes.")
+        self._look()  # each time: should its pipe fill up, the receiver would wait, and never read again
         start = self._sent % self.size
         begin = self._sent if start + length <= self.size else self._sent + self.size - start
-        if begin + length + spare - self._read_to > self.size:
-            self._look()
-            if begin + length + spare - self._read_to > self.size:
-                return False
+        used_from = begin if self._read_to == self._sent else self._read_to
+        if begin + length + spare - used_from > self.size:
+            if self._gone:
+                raise BrokenPipeError("The receiver is gone, and what waits for it fills the ring.")
+            return False
         place = begin % self.size
         for part in parts:
             self._memory[place : place + len(part)] = part
@@ -103,6 +106,7 @@ class RingSender:
             content = os.read(self._positions, _PIPE_BYTES)
         except BlockingIOError:
             return
+        self._gone = not content
         if content:
             (self._read_to,) = _READ_TO.unpack(content[-_READ_TO.size :])
 

@@ -169,5 +169,5 @@ def _refuse_not_finite(id_: str, key: str, values: NDArray[Any]) -> None:
         step = int(np.argwhere(~np.isfinite(values))[0][0])
         raise DatasetError(
             f"Episode {id_}: {key} is not a finite float at step {step}. LeRobot would compute statistics "
-            "of NaN from it; cut that step out (robot-rl data split) or leave the episode out."
+            "of NaN from it; leave the episode out: robot-rl data split --ids puts it into a part of its own."
         )

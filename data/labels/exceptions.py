@@ -62,7 +62,7 @@ def leave_out_crossings(
     """What needs the next state is not learned where time was lost before it."""
     crossing = lost & (columns["critic"] | columns["progress"])
     weight = columns["bc_weight"]
-    unknown = lost & np.isnan(weight)
+    unknown = lost & ~np.isfinite(weight)
     if not (np.isfinite(weight[~lost]).all() and (weight[~unknown] >= 0).all()):
         raise ValueError(
             "gate holds values that are negative or not finite at a step whose next state is known; "

@@ -182,7 +182,10 @@ class ReplayBuffer:
         """
         first, held = self._ledger.first_number, self._ledger.numbers - self._ledger.first_number
         if not held:
-            raise ValueError("The replay holds no transition; add episodes that the method learns from.")
+            raise ValueError(
+                f"The replay holds no transition; add episodes that the method learns from (draw is "
+                f"{self._draw!r}; methods without a critic need 'keep')."
+            )
         weight = None
         if sampler is None:
             numbers = uniform(first, held, count, rng)

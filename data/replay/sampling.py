@@ -73,8 +73,8 @@ class Recent:
 
     def __post_init__(self) -> None:
         """Check the half-life."""
-        if not self.half_life > 0:
-            raise ValueError(f"half_life is {self.half_life}; it must be above 0 transitions.")
+        if not 0 < self.half_life < math.inf:
+            raise ValueError(f"half_life is {self.half_life}; it must be above 0 transitions, and finite.")
 
     def draw(self, replay: ReplayBuffer, count: int, rng: np.random.Generator) -> Draws:
         """Choose transitions: their age is geometric, cut at the oldest."""
@@ -100,6 +100,13 @@ class Fresh:
     now: int = 0
     limit: int | None = 10_000
     half_life: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the half-life."""
+        if self.half_life is not None and not 0 < self.half_life < math.inf:
+            raise ValueError(
+                f"half_life is {self.half_life}; it must be above 0 learner steps and finite, or None."
+            )
 
     def draw(self, replay: ReplayBuffer, count: int, rng: np.random.Generator) -> Draws:
         """Choose transitions.

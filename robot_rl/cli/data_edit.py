@@ -56,7 +56,8 @@ class MergeConfig:
 class PruneConfig:
     """Make room: show what a rule would remove, and remove it with --apply.
 
-    Only episodes that were converted or uploaded go, and only while the converted copy is still there.
+    Only episodes that were converted or uploaded go, and only while the converted copy is there as it was
+    written.
     """
 
     store: tyro.conf.Positional[Path]

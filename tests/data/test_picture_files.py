@@ -137,7 +137,7 @@ def test_a_table_that_leads_outside_is_refused(tmp_path):
 
 def test_pictures_that_do_not_fit_into_memory_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
     store = write(tmp_path / "s")
-    monkeypatch.setattr("data.episode_folder.os.sysconf", lambda name: 1 if "PAGES" in name else 4096)
+    monkeypatch.setattr("data.episode_folder.available_memory", lambda: 4096)
     with pytest.raises(StoreError, match=r"take 0.0 GB when unpacked.*pictures=False"):
         store.read("e")
     assert len(store.read("e", pictures=False)) == 6

@@ -98,6 +98,26 @@ def test_an_export_that_was_deleted_protects_and_an_upload_is_believed(store, tm
     assert ids(made.remove) == ["e-1"]
 
 
+@pytest.mark.parametrize("form", ["zarr", "robomimic"])
+def test_something_else_in_the_place_of_an_export_protects(store, tmp_path, form):
+    other = EpisodeStore(tmp_path / "other", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    other.write(robot.episode("e-0", steps=5, seed=7, streams=False))
+    for source in (store, other):
+        convert(source.path, tmp_path / "copy", form)
+        if source is store:
+            assert len(plan(store, Retention(keep=0), now=NOW).remove) == 5
+            (tmp_path / "copy").rename(tmp_path / "moved")
+    assert plan(store, Retention(keep=0), now=NOW).remove == ()
+
+
+def test_an_episode_that_was_removed_from_the_copy_stays_here(store, tmp_path):
+    export(store, tmp_path / "copy")
+    EpisodeStore(tmp_path / "copy").remove("e-1")
+    made = plan(store, Retention(keep=0), now=NOW)
+    assert ids(made.protected) == ["e-1"]
+    assert ids(made.remove) == ["e-0", "e-2", "e-3", "e-4"]
+
+
 def test_receipts_are_checked_again_when_the_plan_is_applied(store, tmp_path):
     export(store, tmp_path / "copy")
     made = plan(store, Retention(keep=0), now=NOW)
@@ -157,7 +177,7 @@ def test_a_receipt_says_what_the_copy_does_not_keep(store, tmp_path, monkeypatch
 
 def _lossy(writer, episodes, features, action_spec, path):
     list(episodes)
-    path.mkdir()
+    path.write_text("grey")
     return ("Colours are gone.",)
 
 

@@ -1,5 +1,7 @@
 import contextlib
 import os
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -83,6 +85,43 @@ def test_many_small_messages_fill_the_queue_too():
         assert count == 16384
         sender.close()
         assert sum(1 for _ in receiver) == count
+
+
+def test_the_sender_does_not_stall_however_many_messages_fit_the_ring():
+    with pair(64 << 20) as (sender, receiver):
+        read = threading.Thread(target=lambda: [None for _ in receiver])
+        read.start()
+        end = time.monotonic() + 60
+        for _ in range(60_000):  # more than both pipes hold together
+            while not sender.send([b"x"]):
+                assert time.monotonic() < end
+                time.sleep(1e-4)
+        sender.close()
+        read.join()
+
+
+def test_an_empty_ring_takes_whatever_is_not_larger_than_it():
+    with pair(100) as (sender, receiver):
+        assert sender.send([b"a" * 60])
+        assert not sender.send([b"b" * 80])
+        read = []
+        reader = threading.Thread(target=lambda: read.extend(bytes(message) for message in receiver))
+        reader.start()
+        while sender.waiting:
+            time.sleep(1e-4)
+        assert sender.send([b"b" * 80])
+        sender.close()
+        reader.join()
+        assert read == [b"a" * 60, b"b" * 80]
+
+
+def test_a_full_ring_whose_receiver_is_gone_is_an_error():
+    sender = RingSender(100)
+    assert sender.send([b"a" * 60])
+    sender.hand_over()
+    with pytest.raises(BrokenPipeError, match="gone"):
+        sender.send([b"b" * 60])
+    sender.close()
 
 
 def round_trip(kind, facts, arrays):

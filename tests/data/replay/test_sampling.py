@@ -156,3 +156,10 @@ def test_every_sampler_is_reproducible_from_a_seed():
         a = sampler.draw(replay, 100, np.random.default_rng(7))[0]
         b = sampler.draw(replay, 100, np.random.default_rng(7))[0]
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("half_life", [0.0, -1.0, np.inf, np.nan])
+def test_a_half_life_that_halves_nothing_is_refused(half_life):
+    for sampler in (Recent, Fresh):
+        with pytest.raises(ValueError, match=r"half_life is .* above 0"):
+            sampler(half_life=half_life)

@@ -381,7 +381,7 @@ def test_pictures_that_do_not_fit_into_memory_are_checked_one_by_one(store, monk
     rows = frozen.observations["observation.images.top"].copy()
     rows[40:71] = rows[40]
     store.write(observed(frozen, "observation.images.top", rows))
-    monkeypatch.setattr("data.episode_folder.os.sysconf", lambda name: 1)
+    monkeypatch.setattr("data.episode_folder.available_memory", lambda: 1)
     with pytest.raises(StoreError, match="of memory are free"):
         store.read("b-0")
     found = only(validate(store.path).findings)
