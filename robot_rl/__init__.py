@@ -12,12 +12,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from data.events import Event as Event
     from data.features import Feature as Feature
+    from data.formats.registry import load as load_format
+    from data.formats.registry import open_source as open_source
     from data.images import PictureCodec as PictureCodec
+    from data.labels import imitation_actions as imitation_actions
     from data.labels import label as label_episode
     from data.records import Episode as Episode
+    from data.records import Step as Step
+    from data.replay import Fresh as Fresh
+    from data.replay import PerTask as PerTask
+    from data.replay import Prioritised as Prioritised
+    from data.replay import Recent as Recent
     from data.replay import ReplayBuffer as ReplayBuffer
     from data.replay import sample_mixture as sample_mixture
+    from data.steps_view import at_steps as at_steps
     from data.store import EpisodeStore as EpisodeStore
+    from data.validate import Thresholds as Thresholds
+    from data.validate import validate as validate_data
     from data.writer import RecordingProcess as RecordingProcess
     from hardware.action_spec import ActionGroup as ActionGroup
     from hardware.action_spec import ActionSpec as ActionSpec
@@ -70,13 +81,17 @@ _EXPORTS = {
     "DenoiseState": "policies.hooks:DenoiseState",
     "Episode": "data.records:Episode",
     "EpisodeStore": "data.store:EpisodeStore",
-    "Event": "data.events:Event",
     "EvaluateConfig": "robot_rl.evaluate:EvaluateConfig",
+    "Event": "data.events:Event",
     "Feature": "data.features:Feature",
+    "Fresh": "data.replay:Fresh",
     "NoisePolicy": "robot_rl.noise.policy:NoisePolicy",
+    "PerTask": "data.replay:PerTask",
     "PictureCodec": "data.images:PictureCodec",
     "Policy": "policies.policy:Policy",
     "PolicySpec": "policies.policy:PolicySpec",
+    "Prioritised": "data.replay:Prioritised",
+    "Recent": "data.replay:Recent",
     "RecordingProcess": "data.writer:RecordingProcess",
     "RefineConfig": "robot_rl.refine:RefineConfig",
     "Refiner": "robot_rl.refiner:Refiner",
@@ -84,15 +99,21 @@ _EXPORTS = {
     "RunDirectory": "robot_rl.runs:RunDirectory",
     "Selector": "robot_rl.select.selector:Selector",
     "Shifts": "sim.shifts:Shifts",
+    "Step": "data.records:Step",
+    "Thresholds": "data.validate:Thresholds",
     "TrainConfig": "robot_rl.train:TrainConfig",
+    "at_steps": "data.steps_view:at_steps",
     "check_policy": "policies.conformance:check_policy",
     "check_task": "sim.conformance:check_task",
     "collect_episodes": "robot_rl.collect:collect",
     "evaluate_policy": "robot_rl.evaluate:evaluate",
+    "imitation_actions": "data.labels:imitation_actions",
     "label_episode": "data.labels:label",
+    "load_format": "data.formats.registry:load",
     "load_policy": "policies.checkpoint:load",
     "load_refiner": "robot_rl.parts:load_refiner",
     "make_env": "sim.registry:make",
+    "open_source": "data.formats.registry:open_source",
     "paired_difference": "robot_rl.statistics:paired_difference",
     "policy_hash": "policies.hashing:policy_hash",
     "refine_policy": "robot_rl.refine:refine",
@@ -102,6 +123,7 @@ _EXPORTS = {
     "save_policy": "policies.checkpoint:save",
     "save_refiner": "robot_rl.parts:save_refiner",
     "train_policy": "robot_rl.train:train",
+    "validate_data": "data.validate:validate",
     "wilson_interval": "robot_rl.statistics:wilson_interval",
 }
 
@@ -121,10 +143,14 @@ __all__ = [
     "EvaluateConfig",
     "Event",
     "Feature",
+    "Fresh",
     "NoisePolicy",
+    "PerTask",
     "PictureCodec",
     "Policy",
     "PolicySpec",
+    "Prioritised",
+    "Recent",
     "RecordingProcess",
     "RefineConfig",
     "Refiner",
@@ -132,15 +158,21 @@ __all__ = [
     "RunDirectory",
     "Selector",
     "Shifts",
+    "Step",
+    "Thresholds",
     "TrainConfig",
+    "at_steps",
     "check_policy",
     "check_task",
     "collect_episodes",
     "evaluate_policy",
+    "imitation_actions",
     "label_episode",
+    "load_format",
     "load_policy",
     "load_refiner",
     "make_env",
+    "open_source",
     "paired_difference",
     "policy_hash",
     "refine_policy",
@@ -150,6 +182,7 @@ __all__ = [
     "save_policy",
     "save_refiner",
     "train_policy",
+    "validate_data",
     "wilson_interval",
 ]
 

@@ -24,7 +24,8 @@ class Batch:
         observations: By key, (B, ...).
         next_observations: By key, (B, ...), what was seen after the last step of the transition.
         action: (B, A), or (B, L, A) for chunks of L; past the chunk's end its last action is repeated.
-        reward: (B,), discounted sum over the steps of the transition.
+        reward: (B,), discounted sum over the steps of the transition; NaN where rewards were not recorded and
+            no critic learns from them.
         discount: (B,), what the value of the next observation is multiplied by: gamma to the number of
             steps, or 0 where the task ended.
         terminated: (B,), the task ended with the transition.

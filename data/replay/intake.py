@@ -110,7 +110,9 @@ def check(recording: Recording, known: Mapping[str, Form], capacity: int) -> Non
             "episodes of one form."
         )
     acted = slice(None) if recording.actor is None else recording.actor >= 0
-    named = {"action": recording.action[acted], "reward": recording.reward[acted], **recording.observations}
+    named = {"action": recording.action[acted], **recording.observations}
+    if recording.judged:
+        named["reward"] = recording.reward[acted]
     for name, value in named.items():
         if value.dtype.kind == "f" and not _finite(value):
             row = int(np.argwhere(~np.isfinite(value))[0, 0])

@@ -36,6 +36,7 @@ class Recording:
         id: Names the episode.
         task: The task in words.
         version: Learner step of the policy that acted; None for data that does not grow stale.
+        judged: Rewards are learned from, so that each must be finite.
     """
 
     observations: Mapping[str, NDArray[Any]]
@@ -49,6 +50,7 @@ class Recording:
     id: str = ""
     task: str = ""
     version: int | None = None
+    judged: bool = True
 
     def __len__(self) -> int:
         """Number of steps T."""
@@ -106,4 +108,5 @@ class Recording:
             id=episode.id,
             task=episode.task,
             version=version,
+            judged=bool(labels.critic.any()),
         )

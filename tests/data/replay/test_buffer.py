@@ -262,6 +262,15 @@ def test_a_refused_episode_leaves_the_replay_as_it_was():
     assert equal(everything(replay), before)
 
 
+def test_demonstrations_without_rewards_are_imitated_and_no_critic_learns_from_them():
+    demos = timeline("dddd", reward=np.full(4, np.nan))
+    replay = ReplayBuffer(10, draw="keep")
+    assert replay.add(demos, label(demos, "hg-dagger")) == 4
+    assert np.isnan(replay.sample(3, np.random.default_rng(0)).reward).all()
+    with pytest.raises(ValueError, match="reward of episode 'one' is not finite"):
+        ReplayBuffer(10).add(demos, label(demos, "hil-serl"))
+
+
 def test_great_values_are_values():
     replay = ReplayBuffer(20)
     replay.extend([recording(1, 3, action=np.full((3, 1), 1e30, np.float32))])

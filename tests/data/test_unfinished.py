@@ -1,0 +1,108 @@
+"""Recordings that are not finished, or not as they should be."""
+
+import numpy as np
+import pytest
+
+from data.errors import StoreError
+from data.features import Feature
+from data.records import Outcome
+from data.store import EpisodeStore, Partial
+from tests.data.episodes import episode, fill, fill_streams
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = EpisodeStore(tmp_path / "demos")
+    for seed, id_ in enumerate(["a", "b", "c"]):
+        made.write(episode(id_, steps=7 + seed, seed=seed))
+    return made
+
+
+def record(store, id_, steps, seed=0, **facts):
+    recorder = store.recorder(id=id_, task="insert the peg", seed=seed, **facts)
+    fill(recorder, steps, np.random.default_rng(seed))
+    return recorder
+
+
+def test_an_unfinished_recording_is_reported_recovered_or_discarded(store):
+    with pytest.raises(ZeroDivisionError), record(store, "torn", 50) as recorder:
+        recorder.metadata["note"] = 1 / 0
+    assert store.partials() == [Partial("torn", 50, active=False)]
+    assert "torn" not in store
+    with pytest.raises(StoreError, match="torn holds 50 steps; recover or discard"):
+        store.recorder(id="torn", task="t")
+    found = store.recover("torn")
+    whole = episode("torn", steps=50)
+    assert (len(found), found.outcome, found.metadata["recovered"]) == (50, Outcome.UNKNOWN, True)
+    np.testing.assert_array_equal(found.action, whole.action)
+    for key, rows in found.observations.items():
+        np.testing.assert_array_equal(rows, whole.observations[key])
+    assert store.partials() == []
+
+
+def test_a_recording_can_be_made_again(store):
+    record(store, "d", 30).close()
+    store.discard("d")
+    record(store, "d", 5).finish("failure")
+    again = record(store, "e", 30)
+    again.discard()
+    record(store, "e", 6).finish("failure")
+    assert [store.summary(id_).steps for id_ in store.ids()] == [7, 8, 9, 5, 6]
+    with pytest.raises(KeyError, match="No unfinished recording 'e'"):
+        store.discard("e")
+
+
+def test_a_damaged_piece_of_a_recording_ends_what_is_recovered(store):
+    record(store, "d", 70).close()
+    piece = store.path / ".recording/d/segment-000001.npz"
+    content = bytearray(piece.read_bytes())
+    content[-200] ^= 1
+    piece.write_bytes(content)
+    assert len(store.recover("d")) == 20
+
+
+def test_a_journal_line_that_was_cut_off_does_not_count(store):
+    record(store, "d", 50).close()
+    journal = store.path / ".recording/d/journal.jsonl"
+    journal.write_text(journal.read_text()[:-10])
+    assert store.partials() == [Partial("d", 20, active=False)]
+
+
+@pytest.mark.parametrize("broken", [b"\xff", b"{}", b"[1]", b"null", b"{"])
+def test_a_damaged_journal_line_ends_what_is_recovered_and_no_other_is_lost(store, broken):
+    record(store, "d", 70).close()
+    journal = store.path / ".recording/d/journal.jsonl"
+    lines = journal.read_bytes().split(b"\n")
+    lines[2] = broken
+    journal.write_bytes(b"\n".join(lines))
+    assert store.partials() == [Partial("d", 20, active=False)]
+    assert len(store.recover("d")) == 20
+
+
+@pytest.mark.parametrize("declared", ["observation.images.gel", "observation.wrench"])
+def test_recorded_streams_are_held_to_what_is_declared_of_them(store, declared):
+    forms = {
+        "observation.wrench": Feature((6,), "float32", "N"),
+        "observation.images.gel": Feature((6, 4, 3), "uint8"),
+    }
+    recorder = record(store, "d", 0, stream_features=forms)
+    with pytest.raises(ValueError, match=rf"stream '{declared}' holds float64\(2,\).*declare what comes"):
+        recorder.stream(declared, 0.0, 0.0, np.zeros(2))
+    recorder.discard()
+    recorder = record(store, "d", 13, stream_features=forms)
+    fill_streams(recorder, 13, np.random.default_rng(0))
+    recorder.finish("success")
+    found = store.read("d").streams
+    assert {key: stream.feature for key, stream in found.items()} == forms
+    assert (len(found["observation.wrench"]), len(found["observation.images.gel"])) == (130, 5)
+
+
+def test_a_recorder_that_is_closed_takes_no_more(store):
+    recorder = record(store, "d", 3)
+    recorder.finish()
+    with pytest.raises(StoreError, match="closed"):
+        recorder.append(None, None)
+    with pytest.raises(ValueError, match="no steps"):
+        store.recorder(id="e", task="t").finish()
+    with pytest.raises(ValueError, match="flush_every is 0"):
+        EpisodeStore(store.path.parent / "x").recorder(id="e", task="t", flush_every=0)
