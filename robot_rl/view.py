@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.conventions import to_layout
 from data.manifest import check_writable
 from data.records import Episode
 from data.validate.signals import observation_times
@@ -27,6 +28,8 @@ COLOURS = {
     "paused": (200, 198, 192),
 }
 """Colour of each source, as in the reports."""
+CHANNELS = (1, 3, 4)
+"""Grey, colour, and colour with transparency."""
 ACTIONS = ("action_base", "action_policy", "action_intended", "action")
 
 
@@ -69,7 +72,8 @@ def images(episode: Episode) -> Mapping[str, NDArray[np.uint8]]:
 
 def _pictures(key: str, rows: NDArray[Any]) -> Any:  # noqa: ANN401 - an array, or None for what is no picture
     if rows.dtype == np.uint8 and rows.ndim == 4:
-        return rows
+        channels_first = rows.shape[3] not in CHANNELS and rows.shape[1] in CHANNELS
+        return to_layout(rows, "chw", "hwc") if channels_first else rows
     return touch_images(rows) if is_touch(key, rows) and len(rows) else None
 
 

@@ -85,7 +85,13 @@ class Rings:
             mapped = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]  # NumPy has no types here
                 self._file(number), mode="w+", dtype=np.dtype(dtype), shape=(self.capacity, *shape)
             )
-            self._set_aside(number, name)
+            try:
+                self._set_aside(number, name)
+            except OSError:
+                self.arrays = {}
+                for made in range(number + 1):  # so that it can be tried again when there is room
+                    self._file(made).unlink()
+                raise
             self.arrays[name] = np.asarray(mapped)
 
     def reopen(self, forms: Mapping[str, tuple[Sequence[int], DTypeLike]]) -> None:

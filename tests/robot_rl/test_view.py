@@ -30,6 +30,14 @@ def test_every_sensor_and_action_becomes_a_series_and_empty_columns_do_not(episo
     assert view.images(episode)["observation/images/top"].shape == (5, 8, 8, 3)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pictures_with_their_channels_first_are_turned(episode, channels):
+    rows = np.arange(5 * channels * 6 * 7, dtype=np.uint8).reshape(5, channels, 6, 7)
+    turned = replace(episode, observations={"observation.images.top": rows})
+    found = view.images(turned)["observation/images/top"]
+    np.testing.assert_array_equal(found, np.moveaxis(rows, 1, -1))
+
+
 def test_a_recording_is_written(episode, tmp_path):
     pytest.importorskip("rerun")
     path = view.write_recording(episode, tmp_path / "deep" / "toy.rrd")

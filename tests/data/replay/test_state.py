@@ -78,6 +78,8 @@ def test_a_full_disk_is_an_error_at_the_start_and_not_a_crash_later(tmp_path, mo
         replay.extend([recording(1, 3)])
     assert caught.value.errno == errno.ENOSPC
     assert replay.forms == {}
+    monkeypatch.undo()
+    assert replay.extend([recording(1, 3)]) == 3  # once there is room, without a folder to clear
 
 
 def test_a_folder_takes_its_space_at_once(tmp_path):
