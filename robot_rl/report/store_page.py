@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.errors import DatasetError, StoreError
+from data.formats.registry import open_source
 from data.manifest import atomic_write_text
 from data.records import Episode
 from data.validate import Finding, Report, Severity, validate
@@ -113,9 +115,10 @@ def write_store_page(
 
 
 def _action_spec(path: Path) -> Mapping[str, Any] | None:
-    from data.store import EpisodeStore
-
-    return EpisodeStore(path).action_spec if (path / "zarr.json").is_file() else None
+    try:
+        return open_source(path).action_spec
+    except (DatasetError, StoreError, OSError):  # what cannot be opened is a finding, not an end
+        return None
 
 
 def _page(path: Path, report: Report, drawn: _Drawn) -> str:
@@ -247,7 +250,8 @@ def _plots(episode: Episode, action_spec: Mapping[str, Any] | None) -> str:
     drawn += [strip(name, [Line(values)], unit) for name, values, unit in _forces(episode)]
     rest = episode.action.shape[1] - ACTIONS
     more = f'<p class="note">{rest} more action dimensions are not drawn.</p>' if rest > 0 else ""
-    key = " ".join(f'<i class="{style}">{words}</i>' for _, style, words in ACTION_LINES)
+    there = [line for line in ACTION_LINES if np.isfinite(getattr(episode, line[0])).any()]
+    key = " ".join(f'<i class="{style}">{words}</i>' for _, style, words in there)
     return f'<div class="strips">{"".join(drawn)}</div><p class="note">Action: {key}</p>{more}'
 
 

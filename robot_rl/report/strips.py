@@ -101,7 +101,7 @@ def strip(title: str, lines: Sequence[Line], unit: str = "") -> str:
     if not len(finite):
         return ""
     low, high = float(finite.min()), float(finite.max())
-    caption = f"{title}: {_number(low)} to {_number(high)} {unit}".rstrip()
+    caption = f"{title}: {_range(low, high)} {unit}".rstrip()
     drawn = "".join(
         _polyline(array, line.style, low, high) for array, line in zip(arrays, lines, strict=True)
     )
@@ -140,8 +140,10 @@ def _thinned(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np
     return at, values[at]
 
 
-def _number(value: float) -> str:
-    return f"{value:.3g}"
+def _range(low: float, high: float) -> str:
+    """Two numbers with as many digits as tell them apart."""
+    digits = next((n for n in range(3, 9) if f"{low:.{n}g}" != f"{high:.{n}g}"), 3)
+    return f"{low:.{digits}g} to {high:.{digits}g}"
 
 
 def thumbnail(picture: NDArray[np.uint8], width: int = 112) -> str:

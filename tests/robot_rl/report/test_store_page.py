@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from data.formats.registry import load
 from data.store import EpisodeStore
 from robot_rl.report.store_page import write_store_page
 from robot_rl.report.strips import Line, segment_bar, strip, thumbnail
@@ -76,6 +77,22 @@ def test_findings_lead_to_their_episode_and_damaged_ones_are_listed(store, tmp_p
     assert parsed(text).count("details", **{"class": "episode"}) == 2
 
 
+def test_plots_name_the_action_in_any_format_and_explain_only_lines_that_are_there(tmp_path):
+    names = robot.ACTION_SPEC["groups"][0]["names"]
+    assert names
+    store = EpisodeStore(tmp_path / "s", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    episode = robot.episode("a-0", steps=20)
+    nothing = np.full_like(episode.action, np.nan)
+    store.write(replace(episode, action_base=nothing, action_policy=nothing))
+    load("robomimic").write(iter(store), store.features, store.action_spec, tmp_path / "s.hdf5")
+    for path in (store.path, tmp_path / "s.hdf5"):
+        text = write_store_page(path, tmp_path / "page.html").read_text()
+        assert f"action {names[0]}:" in text
+        assert '<i class="refined">executed</i>' in text
+        assert "frozen policy" not in text
+        assert "policy after correction" not in text
+
+
 def test_pictures_and_plots_can_be_left_out(store, tmp_path):
     page = write_store_page(store.path, tmp_path / "page.html", thumbnails=0, plots=False)
     tags = parsed(page.read_text())
@@ -114,6 +131,7 @@ def test_a_long_line_keeps_its_peak_and_nan_leaves_a_hole():
     assert strip("x", [Line([0.0, 1.0, np.nan, 2.0, 3.0])]).count("<polyline") == 2
     assert strip("x", [Line([np.nan, np.nan])]) == ""
     assert "nan" not in strip("x", [Line([1.0, 1.0])])
+    assert "x: 40.001 to 40.002 N" in strip("x", [Line([40.001, 40.002])], "N")
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
