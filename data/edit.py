@@ -122,8 +122,8 @@ def _with_free_id(
         return episode
     if not allowed:
         raise DatasetError(
-            f"Episode id {episode.id!r} of {path} is taken by an earlier data set. Let it be renamed, or "
-            "leave one of them out."
+            f"Episode id {episode.id!r} of {path} is taken by an earlier data set. Let it be renamed "
+            "(rename=True, on the command line --rename), or leave one of them out."
         )
     number = 2
     while f"{episode.id}-{number}" in store:

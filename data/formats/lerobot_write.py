@@ -133,6 +133,7 @@ class _Writer:
             robot_type=first.robot or None,
             features=lerobot_features(self.features, self.columns, names, video=self._video),
             use_videos=self._video,
+            video_backend="pyav",  # only for reading back; its choice of one may log a page about torchcodec
             **self._encoder,
         )
 

@@ -67,7 +67,10 @@ class ReadArrays:
         """
         found = []
         if not times and self.rate_hz is None:
-            found.append("Times are not recorded in this format and are NaN; state rate_hz for nominal ones.")
+            found.append(
+                "Times are not recorded in this format and are NaN; state rate_hz for nominal ones (on the "
+                "command line --read rate_hz 20)."
+            )
         elif not times:
             found.append(f"Times are nominal: counted from 0 s at {self.rate_hz:g} Hz, not measured.")
         if not last_observation and self.last_step == "repeat":

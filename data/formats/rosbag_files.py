@@ -170,8 +170,8 @@ def _describe(path: Path, reindex: bool) -> _Described:
     if not reindex:
         raise DatasetError(
             f"{path} has no {_METADATA}: the recorder was stopped before it wrote it. Its {len(parts)} files "
-            "can be read all the same: give reindex=True (nothing is changed), or write the file with "
-            "`ros2 bag reindex`."
+            "can be read all the same: give reindex=True (on the command line --read reindex True; nothing "
+            "is changed), or write the file with `ros2 bag reindex`."
         )
     return _Described(parts)
 

@@ -108,7 +108,7 @@ def load_mapping(mapping: Path | str | Mapping[str, Any] | None, there: Mapping[
     if mapping is None:
         raise DatasetError(
             "A bag needs a mapping file that says which topics are the action and the observations; give "
-            f"mapping=PATH. The bag has:{listed}"
+            f"mapping=PATH (on the command line --read mapping PATH). The bag has:{listed}"
         )
     found = from_dict(BagMapping, _content(mapping))
     for key, topic in found.topics.items():

@@ -319,7 +319,8 @@ def test_a_mapping_is_read_from_a_file_and_its_absence_lists_the_topics(bag, tmp
     with pytest.raises(DatasetError, match=r"mapping\.toml is no TOML"):
         read(bag, mapping=file)
     with pytest.raises(
-        DatasetError, match=r"mapping=PATH. The bag has:\n  /commands  std_msgs/msg/Float64MultiArray"
+        DatasetError,
+        match=r"--read mapping PATH\). The bag has:\n  /commands  std_msgs/msg/Float64MultiArray",
     ):
         read(bag, mapping=None)
 
