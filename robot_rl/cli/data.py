@@ -16,11 +16,21 @@ MODULES: Mapping[str, str] = {
     "html": "data_edit",
 }
 """Module of each sub-command, imported when it is called."""
+SUMMARIES: Mapping[str, str] = {
+    "info": "say what a data set holds",
+    "validate": "find what is wrong with it, and where",
+    "convert": "write it in another format",
+    "label": "derive the labels that a learning method needs",
+    "split": "distribute its episodes over new stores",
+    "merge": "put several data sets into one new store",
+    "prune": "make room: remove episodes that also exist elsewhere",
+    "html": "write one self-contained page about it",
+}
 
 
 def run(words: list[str]) -> int:
     """Run one of the sub-commands."""
-    action, rest = split_word(words, "data", "sub-command", MODULES)
+    action, rest = split_word(words, "data", "sub-command", SUMMARIES)
     commands: Mapping[str, Callable[[list[str]], int]]
     commands = importlib.import_module(f"robot_rl.cli.{MODULES[action]}").COMMANDS
     return commands[action](rest)

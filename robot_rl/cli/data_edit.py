@@ -197,7 +197,8 @@ def _html(words: list[str]) -> int:
         page = write_store_page(
             path, config.out, thumbnails=config.thumbnails, plots=config.plots, progress=progress
         )
-    say(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
+    size = page.stat().st_size
+    say(f"{page} ({size / 1e6:.1f} MB)" if size >= 1e6 else f"{page} ({size / 1e3:.0f} kB)")
     return 0
 
 

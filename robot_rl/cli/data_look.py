@@ -1,5 +1,6 @@
 """``robot-rl data info`` and ``validate``: what a data set holds, and what is wrong with it."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,6 +71,7 @@ def _info(words: list[str]) -> int:
 
 def _show(found: "Description") -> None:
     hours = f"{found.seconds / 3600:.2f} h" if found.seconds >= 3600 else f"{found.seconds:.1f} s"
+    hours = "no times" if math.isnan(found.seconds) else hours
     say(
         f"{found.path}: {found.episodes} episodes, {found.steps} steps, {hours}, "
         f"{found.bytes / 1e6:.1f} MB, format {found.format}"

@@ -55,7 +55,7 @@ def flags(config_class: type, prefix: str = "") -> Iterator[str]:
 
 
 def split_word(
-    words: list[str], command: str, what: str, choices: typing.Iterable[str]
+    words: list[str], command: str, what: str, choices: typing.Mapping[str, str]
 ) -> tuple[str, list[str]]:
     """Take a leading word (a method, a sub-command) off the command line.
 
@@ -63,7 +63,7 @@ def split_word(
         words: what follows the command.
         command: name of the command.
         what: what the word is.
-        choices: the words that are known.
+        choices: the words that are known, and what each does.
 
     Returns:
         the word and what follows it.
@@ -73,7 +73,13 @@ def split_word(
     """
     known = list(choices)
     if not words or words[0] in {"-h", "--help"}:
-        sys.stderr.write(f"usage: robot-rl {command} {{{','.join(known)}}} [options]\n")
+        width = max(map(len, known))
+        usage = (
+            f"usage: robot-rl {command} {what.upper()} [options]\n\n"
+            + "".join(f"    {name.ljust(width)}  {does}\n" for name, does in choices.items())
+            + f"\nrobot-rl {command} {what.upper()} --help shows the options.\n"
+        )
+        (sys.stdout if words else sys.stderr).write(usage)
         raise SystemExit(0 if words else 2)
     if words[0] not in known:
         raise UsageError(unknown(what, words[0], known))

@@ -3,7 +3,7 @@
 from robot_rl.cli.output import say
 from robot_rl.cli.parsing import parse, split_word
 
-METHODS = ("residual",)
+METHODS = {"residual": "learn a bounded correction of each action from success and failure"}
 
 
 def run(words: list[str]) -> int:

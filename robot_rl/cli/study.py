@@ -9,6 +9,11 @@ from robot_rl.cli.output import say
 from robot_rl.cli.parsing import parse, split_word
 from robot_rl.study.plan import read_study
 
+SUMMARIES = {
+    "run": "run the cells that are not finished yet",
+    "table": "write the table and the figure, from finished cells",
+}
+
 
 @dataclass(frozen=True)
 class StudyRunConfig:
@@ -34,7 +39,7 @@ class StudyTableConfig:
 
 def run(words: list[str]) -> int:
     """Run a study or write its table."""
-    action, rest = split_word(words, "study", "sub-command", ("run", "table"))
+    action, rest = split_word(words, "study", "sub-command", SUMMARIES)
     return _run(rest) if action == "run" else _table(rest)
 
 

@@ -133,9 +133,11 @@ def test_a_study_runs_and_makes_its_table(tmp_path, monkeypatch, capsys):
 def test_training_ends_with_where_the_policy_is(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("robot_rl.cli.train.train", lambda config: config.out)
     assert main(["train", "--data", str(tmp_path), "--out", "outputs/base"]) == 0
-    assert (
-        capsys.readouterr().out == "policy in outputs/base\nnext: robot-rl evaluate --policy outputs/base\n"
-    )
+    said = capsys.readouterr().out
+    assert said == "policy in outputs/base\nnext: robot-rl evaluate --policy outputs/base --task TASK\n"
+    (tmp_path / "config.json").write_text(json.dumps({"config": {"task": "reach"}}))  # as `collect` writes it
+    assert main(["train", "--data", str(tmp_path), "--out", "outputs/base"]) == 0
+    assert capsys.readouterr().out.endswith("--policy outputs/base --task reach\n")
 
 
 def test_the_demo_ends_with_both_rates_and_the_page(tmp_path, monkeypatch, capsys):

@@ -8,7 +8,7 @@ import pytest
 from data.records import equal
 from data.store import EpisodeStore
 from robot_rl.cli import main
-from robot_rl.cli.data import MODULES
+from robot_rl.cli.data import MODULES, SUMMARIES
 from tests.data.validate import robot
 
 
@@ -24,6 +24,14 @@ def store(tmp_path):
 def test_every_option_is_explained(action, capsys):
     assert main(["data", action, "--help"]) == 0
     assert f"usage: robot-rl data {action}" in capsys.readouterr().out
+
+
+def test_help_says_what_every_sub_command_does(capsys):
+    assert main(["data", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert MODULES.keys() == SUMMARIES.keys()
+    assert all(f"    {name.ljust(8)}  {does}\n" in said for name, does in SUMMARIES.items())
+    assert main(["data"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -133,4 +141,4 @@ def test_a_page_is_written(store, tmp_path, capsys):
     page = tmp_path / "deep" / "page.html"
     assert main(["data", "html", str(store.path), str(page), "--no-plots"]) == 0
     assert page.read_text().startswith("<!doctype html>")
-    assert "MB)" in capsys.readouterr().out
+    assert f"{page} ({page.stat().st_size / 1e3:.0f} kB)\n" in capsys.readouterr().out
