@@ -7,6 +7,7 @@ by one, each checked against its own checksum, and those used last are kept as f
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -118,7 +119,7 @@ class StoredChunks:
         found = Trajectory.of(episode, keys, sources=sources)
         chosen = {k: rows for k, rows in found.observations.items() if keys is None or k in keys}
         numbers = np.arange(len(episode) + 1)
-        return Trajectory({**chosen, _ROW: numbers}, found.actions, found.usable, found.task, id_)
+        return replace(found, observations={**chosen, _ROW: numbers})
 
 
 class _PictureCache:

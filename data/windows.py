@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.labels.segments import numbers, segments
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
@@ -28,6 +30,7 @@ class Trajectory:
         usable: (T,), which steps may be imitated; all of them when None.
         task: The task in words.
         id: Names the trajectory in messages.
+        runs: (T,) whole numbers; a chunk stays inside a run of equal ones. One run when None.
     """
 
     observations: Mapping[str, NDArray[Any]]
@@ -35,6 +38,7 @@ class Trajectory:
     usable: NDArray[np.bool_] | None = None
     task: str = ""
     id: str = ""
+    runs: NDArray[np.integer] | None = None
 
     @classmethod
     def of(
@@ -45,14 +49,14 @@ class Trajectory:
         label: str = "action",
         sources: Collection[str] | None = None,
     ) -> Trajectory:
-        """Trajectory of a recorded episode.
+        """Trajectory of a recorded episode: paused steps are not imitated, and hands and pauses end a chunk.
 
         Args:
             episode: The episode.
             keys: Observations to take; all of them when None.
             label: Column to imitate: ``"action"`` (executed) or ``"action_intended"`` (before noise and
                 guard).
-            sources: Imitate only steps of these sources; of any when None.
+            sources: Imitate only steps of these sources; of any that acts when None.
 
         Raises:
             KeyError: The episode lacks an observation; a missing sensor is never replaced by zeros.
@@ -61,8 +65,12 @@ class Trajectory:
         if missing:
             raise KeyError(f"Episode {episode.id} lacks {missing}; it has {sorted(episode.observations)}.")
         chosen = {key: episode.observations[key] for key in (keys or episode.observations)}
-        usable = None if sources is None else np.isin(episode.source, [str(source) for source in sources])
-        return cls(chosen, getattr(episode, label), usable, episode.task, episode.id)
+        # Times are not asked for gaps: of a simulation that steps as fast as it can they say nothing.
+        runs = numbers(segments(episode, period=float("inf")), len(episode))
+        usable = runs >= 0
+        if sources is not None:
+            usable &= np.isin(episode.source, [str(source) for source in sources])
+        return cls(chosen, getattr(episode, label), usable, episode.task, episode.id, runs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +168,8 @@ class ChunkWindows:
             ahead = now[:, None] + chunk
             nearest = ahead.clip(0, length - 1)
             real = (ahead == nearest) & usable[nearest]
+            if trajectory.runs is not None:
+                real &= trajectory.runs[nearest] == trajectory.runs[now][:, None]
             # Before the present a chunk may start on padding; from the present on the first gap ends it.
             present = int(-chunk[0])
             real[:, present:] = np.logical_and.accumulate(real[:, present:], axis=1)

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from data.records import EpisodeBuilder, Source, Step
 from data.windows import ChunkWindows, Trajectory
 
+from .labels.timelines import PERIOD, timeline
+
 
 def ramp(steps, start=0, rows=1, **facts):
     """Observation row t is start + t, action t is start + 100 + t."""
@@ -43,6 +45,16 @@ def test_a_chunk_never_reaches_across_a_change_of_hands():
     windows = ChunkWindows([ramp(5, usable=usable)], observation_steps=1, horizon=4)
     np.testing.assert_array_equal(windows.step, [0, 1, 3, 4])
     np.testing.assert_array_equal(windows.mask, [[1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0]])
+
+
+def test_a_chunk_of_an_episode_stays_within_one_pair_of_hands_and_one_recording():
+    episode = timeline("pphhh|pppp", events=[("pause", 7.4 * PERIOD), ("resume", 7.6 * PERIOD)])
+    for sources in (None, ["policy", "human"]):
+        windows = ChunkWindows(
+            [Trajectory.of(episode, sources=sources)], observation_steps=1, horizon=3, first_action=0
+        )
+        np.testing.assert_array_equal(windows.step, [0, 1, 2, 3, 4, 6, 7, 8, 9])
+        assert windows.mask.sum(1).tolist() == [2, 1, 3, 2, 1, 2, 1, 2, 1]
 
 
 def test_an_episode_gives_the_asked_column_and_sources():
