@@ -33,6 +33,14 @@ def import_object(path: str) -> Any:  # noqa: ANN401 - any object of any module
         raise ImportPathError(path, "it is not of the form module:name")
     try:
         return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        top = module.partition(".")[0]
+        if error.name != top:  # the module was found, and imports something that is not there
+            raise ImportPathError(path, error) from error
+        how = (
+            f"{error}; install what provides it, or name the folder of {top}: PYTHONPATH=FOLDER robot-rl ..."
+        )
+        raise ImportPathError(path, how) from error
     except (ImportError, AttributeError) as error:
         raise ImportPathError(path, error) from error
 

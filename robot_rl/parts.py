@@ -177,7 +177,7 @@ def _find(kind: str) -> type[SavedPart]:
     try:
         part = import_object(kind)
     except ImportPathError as error:
-        raise ValueError(f"The refiner's part {error}. Install what provides it.") from error
+        raise ValueError(f"The refiner's part {error}") from error
     if not (isinstance(part, type) and issubclass(part, SavedPart)):
         raise TypeError(f"{kind!r} is no refiner part: it lacks payload, tensors or from_payload.")
     return part

@@ -12,7 +12,8 @@ def test_a_path_leads_to_its_object_and_back() -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("no_such_module:Task", "No module named 'no_such_module'"),
+        ("no_such_module:Task", "No module named 'no_such_module'; install"),
+        ("no_such_module.deep:Task", "PYTHONPATH=FOLDER"),
         ("data.features:Nope", "has no attribute 'Nope'"),
         ("data.features", "it is not of the form module:name"),
         ("data.features:", "it is not of the form module:name"),
@@ -33,3 +34,6 @@ def test_a_module_whose_own_import_fails_is_named_too(tmp_path, monkeypatch) -> 
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ImportPathError, match="cannot import name 'Missing'"):
         import_object("needs_more:Task")
+    (tmp_path / "needs_package.py").write_text("import no_such_module\n")
+    with pytest.raises(ImportPathError, match=r"No module named 'no_such_module'$"):
+        import_object("needs_package:Task")
