@@ -45,7 +45,13 @@ class Edited:
 
 
 def merge(
-    sources: Sequence[Path | str], target: Path | str, *, rename: bool = False, progress: Progress = _quiet
+    sources: Sequence[Path | str],
+    target: Path | str,
+    *,
+    rename: bool = False,
+    format: str | None = None,  # noqa: A002 - the usual word
+    read: Mapping[str, Any] | None = None,
+    progress: Progress = _quiet,
 ) -> Edited:
     """Put the episodes of several data sets, of any format, into one new store.
 
@@ -54,6 +60,8 @@ def merge(
         target: Store to write; must not exist.
         rename: Give an id that is taken already a number (``a-2``) and keep the old one in the episode's
             metadata under ``merged_from``; otherwise such an id is refused.
+        format: Format of all sources; each is recognised by its content when None.
+        read: Options of the format.
         progress: Called with the id of each episode.
 
     Raises:
@@ -65,7 +73,7 @@ def merge(
     paths = [Path(path) for path in sources]
     if len(paths) < 2 or len({path.resolve() for path in paths}) < len(paths):
         raise ValueError(f"merge got {[str(p) for p in paths]}; give two or more different data sets.")
-    opened = [open_source(path) for path in paths]
+    opened = [open_source(path, format, **(read or {})) for path in paths]
     for path, source in zip(paths[1:], opened[1:], strict=True):
         _refuse_difference(paths[0], opened[0], path, source)
     renamed: dict[str, str] = {}
@@ -139,6 +147,8 @@ def split(
     target: Path | str,
     part_of: Mapping[str, str],
     *,
+    format: str | None = None,  # noqa: A002 - the usual word
+    read: Mapping[str, Any] | None = None,
     progress: Progress = _quiet,
 ) -> Edited:
     """Distribute the episodes of a data set over new stores below one folder.
@@ -147,6 +157,8 @@ def split(
         source: What to read, of any format.
         target: Folder to write; must not exist. Each part becomes a store in it.
         part_of: Part of each episode by id; every episode must have one. See `by_share` and `by_field`.
+        format: Format of the source; recognised by its content when None.
+        read: Options of the format.
         progress: Called with the id of each episode.
 
     Raises:
@@ -154,7 +166,7 @@ def split(
         DatasetError: An episode has no part, or one that is named does not exist.
         StoreError: An episode is damaged.
     """
-    opened = open_source(source)
+    opened = open_source(source, format, **(read or {}))
     missing = dict(part_of)
     counts: Counter[str] = Counter()
     with new_target(target) as folder:

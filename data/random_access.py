@@ -32,7 +32,8 @@ _OPEN_FILES = 256
 class StoredChunks:
     """What `data.windows.ChunkWindows` is in memory, over a store that need not fit into it.
 
-    Close it, or use it as a context manager.
+    Close it, or use it as a context manager. Where the store declares the control rate, chunks also end at
+    gaps in the times that no event explains: see `Trajectory.of`.
 
     Args:
         store: The episodes.
@@ -116,7 +117,8 @@ class StoredChunks:
         self, store: EpisodeStore, id_: str, keys: Collection[str] | None, sources: Collection[str] | None
     ) -> Trajectory:
         episode = store.read(id_, pictures=False)
-        found = Trajectory.of(episode, keys, sources=sources)
+        rate = (store.action_spec or {}).get("rate_hz")
+        found = Trajectory.of(episode, keys, sources=sources, rate_hz=rate)
         chosen = {k: rows for k, rows in found.observations.items() if keys is None or k in keys}
         numbers = np.arange(len(episode) + 1)
         return replace(found, observations={**chosen, _ROW: numbers})

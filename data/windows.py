@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data.labels.segments import numbers, segments
+from data.labels.segments import control_period, numbers, segments
+from data.validate.signals import free_running
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -48,8 +49,9 @@ class Trajectory:
         *,
         label: str = "action",
         sources: Collection[str] | None = None,
+        rate_hz: float | None = None,
     ) -> Trajectory:
-        """Trajectory of a recorded episode: paused steps are not imitated, and hands and pauses end a chunk.
+        """Trajectory of a recorded episode: paused steps are not imitated; hands, pauses, gaps end a chunk.
 
         Args:
             episode: The episode.
@@ -57,6 +59,9 @@ class Trajectory:
             label: Column to imitate: ``"action"`` (executed) or ``"action_intended"`` (before noise and
                 guard).
             sources: Imitate only steps of these sources; of any that acts when None.
+            rate_hz: Control rate. Where it is given, a chunk also ends before a step that came later than 1.5
+                periods (of that rate, or of the usual interval where steps came slower throughout). Times of
+                a simulation that steps as fast as it can say nothing and cut nothing.
 
         Raises:
             KeyError: The episode lacks an observation; a missing sensor is never replaced by zeros.
@@ -65,8 +70,7 @@ class Trajectory:
         if missing:
             raise KeyError(f"Episode {episode.id} lacks {missing}; it has {sorted(episode.observations)}.")
         chosen = {key: episode.observations[key] for key in (keys or episode.observations)}
-        # Times are not asked for gaps: of a simulation that steps as fast as it can they say nothing.
-        runs = numbers(segments(episode, period=float("inf")), len(episode))
+        runs = numbers(segments(episode, period=_period(episode, rate_hz)), len(episode))
         usable = runs >= 0
         if sources is not None:
             usable &= np.isin(episode.source, [str(source) for source in sources])
@@ -187,6 +191,14 @@ class ChunkWindows:
         self.step = np.concatenate(steps)
         if not len(self):
             raise ValueError("No step may be imitated; check the sources that were asked for.")
+
+
+def _period(episode: Episode, rate_hz: float | None) -> float:
+    """Control period by which gaps are told, s; infinite where times say nothing."""
+    if rate_hz is None or free_running(episode):
+        return float("inf")
+    usual = control_period(episode.monotonic_time)
+    return max(1 / rate_hz, usual) if np.isfinite(usual) else float("inf")
 
 
 def _check(trajectory: Trajectory, first: Trajectory) -> None:

@@ -1,7 +1,8 @@
 """One recorded episode, found by the folder or data set that holds it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from data.formats.registry import open_source
 from data.hints import did_you_mean
@@ -30,30 +31,39 @@ def find_episode(path: Path) -> tuple[EpisodeStore, str]:
     raise FileNotFoundError(f"{path} is no episode and holds none{known}: give the folder of an episode")
 
 
-def read_episode(path: Path, id_: str = "") -> Episode:
+def read_episode(
+    path: Path,
+    id_: str = "",
+    format: str | None = None,  # noqa: A002 - the usual word
+    read: Mapping[str, Any] | None = None,
+) -> Episode:
     """One episode of whatever holds it.
 
     Args:
         path: as for `find_episode`, or a data set of any other format.
         id_: which episode; the first when empty.
+        format: of the data set; recognised by its content when None.
+        read: options of the format.
 
     Raises:
         FileNotFoundError: if there is no such episode; names those nearby.
     """
+    if format is not None or read:
+        return _from_source(path, id_, format, read or {})
     try:
         store, first = find_episode(path)
     except FileNotFoundError:
         if not path.exists():
             raise
-        return _from_source(path, id_)
+        return _from_source(path, id_, None, {})
     if id_ and id_ not in store:
         raise FileNotFoundError(f"{store.path} has no episode {id_!r}; {_nearby(id_, store.ids())}")
     return store.read(id_ or first)
 
 
-def _from_source(path: Path, id_: str) -> Episode:
+def _from_source(path: Path, id_: str, form: str | None, read: Mapping[str, Any]) -> Episode:
     passed = []
-    for episode in open_source(path).episodes:
+    for episode in open_source(path, form, **read).episodes:
         if id_ in ("", episode.id):
             return episode
         passed.append(episode.id)

@@ -137,7 +137,8 @@ def _check(given: _Given, episode: Episode, rule: Rule, region: NDArray[np.str_]
         if needed and value is None:
             raise ValueError(
                 f"{rule.title} needs {name} of shape ({len(episode)},) for the policy's steps of episode "
-                f"{episode.id}; compute it with the method's critic and pass {name}=."
+                f"{episode.id}; compute it with the method's critic and pass {name}= (on the command "
+                "line, by episode in a file: --values FILE)."
             )
         if value is not None and np.shape(value) != (len(episode),):
             raise ValueError(

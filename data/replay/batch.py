@@ -36,6 +36,8 @@ class Batch:
         columns: Further numbers of the first step by name, (B, ...).
         number: (B,), which transitions these are, in the order they came into the replay.
         weight: (B,), importance weights of a sampler that does not draw uniformly and corrects for it.
+        imitation_action: Like `action`, what an actor imitates: what a person meant where one acted. None
+            unless the replay was asked to hold it.
     """
 
     observations: dict[str, NDArray[Any]]
@@ -51,6 +53,7 @@ class Batch:
     columns: dict[str, NDArray[Any]]
     number: NDArray[np.int64]
     weight: NDArray[np.float32] | None = None
+    imitation_action: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         """Number of transitions B."""
@@ -70,7 +73,8 @@ class Batch:
         """The batch with some quantities normalised, as float32.
 
         Args:
-            scalings: By observation key, or ``"action"``. Observations are bounded where their dimension
+            scalings: By observation key, or ``"action"``, also used for what is imitated. Observations are
+                bounded where their dimension
                 hardly moved in training; actions are not, since that could not be undone.
 
         Raises:
@@ -86,10 +90,14 @@ class Batch:
         for key in keys:
             now[key] = _normal(now[key], scalings[key], bounded=True)
             after[key] = _normal(after[key], scalings[key], bounded=True)
-        action = self.action
+        action, imitated = self.action, self.imitation_action
         if "action" in scalings:
             action = _normal(action, scalings["action"], bounded=False)
-        return replace(self, observations=now, next_observations=after, action=action)
+            if imitated is not None:
+                imitated = _normal(imitated, scalings["action"], bounded=False)
+        return replace(
+            self, observations=now, next_observations=after, action=action, imitation_action=imitated
+        )
 
     def _until(self, length: NDArray[np.int64]) -> NDArray[np.bool_]:
         chunk = self.action.shape[1] if self.action.ndim == 3 else 1
@@ -114,13 +122,14 @@ def joined(parts: Sequence[Batch], observations: Arrays, next_observations: Arra
         key: np.concatenate([part.columns[key] for part in parts]) for key in parts[0].columns
     }
     for name in (field.name for field in fields(Batch)):
-        if name not in merged and name != "weight":
+        if name not in merged and name not in {"weight", "imitation_action"}:
             merged[name] = np.concatenate([getattr(part, name) for part in parts])
     weight = None
     if any(part.weight is not None for part in parts):
         ones = [np.ones(len(part), np.float32) if part.weight is None else part.weight for part in parts]
         weight = np.concatenate(ones)
-    return Batch(**merged, weight=weight)
+    imitated = [part.imitation_action for part in parts if part.imitation_action is not None]
+    return Batch(**merged, weight=weight, imitation_action=np.concatenate(imitated) if imitated else None)
 
 
 def _same(a: Any, b: Any) -> bool:  # noqa: ANN401 - an array, arrays by key, or None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from data.replay.batch import Arrays, Batch
-from data.replay.intake import ACTION, COLUMN, OBSERVATION, Form, check, forms, transitions
+from data.replay.intake import ACTION, COLUMN, IMITATION, OBSERVATION, Form, check, forms, transitions
 from data.replay.ledger import EpisodeTable, Held, Ledger
 from data.replay.reach import Reach
 from data.replay.recording import Draw, Recording
@@ -52,6 +52,8 @@ class ReplayBuffer:
         columns: Columns of the labels to hold and to hand out with a batch, such as ``("bc_weight",)``.
         draw: Where transitions start: ``"critic"`` where a critic learns, ``"keep"`` where the method has any
             use for the step.
+        imitation: Hold the action to imitate beside the executed one, as `Batch.imitation_action`: what a
+            person meant where one acted (`data.labels.imitation_actions`).
         folder: Where files hold the rows, for more than fits in memory; it must be empty. In memory when
             None.
     """
@@ -66,6 +68,7 @@ class ReplayBuffer:
         keys: Collection[str] | None = None,
         columns: Collection[str] = (),
         draw: Draw = "critic",
+        imitation: bool = False,
         folder: Path | str | None = None,
     ) -> None:
         if capacity < 2:
@@ -73,6 +76,7 @@ class ReplayBuffer:
         self.reach = Reach(chunk, n_step, gamma)
         self.capacity = capacity
         self._keys, self._columns, self._draw = keys, tuple(columns), draw
+        self._imitation = imitation
         self._rings = Rings(capacity, folder)
         self._ledger = Ledger(capacity)
         self._forms: dict[str, Form] = {}
@@ -132,7 +136,13 @@ class ReplayBuffer:
                 value is not finite.
         """
         recording = Recording.of(
-            episode, labels, keys=self._keys, columns=self._columns, draw=self._draw, version=version
+            episode,
+            labels,
+            keys=self._keys,
+            columns=self._columns,
+            draw=self._draw,
+            imitation=self._imitation,
+            version=version,
         )
         return self.extend([recording])
 
@@ -148,6 +158,11 @@ class ReplayBuffer:
         given = list(recordings)
         known = forms(given[0]) if given else {}
         for recording in given:
+            if (recording.imitation_action is not None) != self._imitation:
+                raise ValueError(
+                    f"Episode {recording.id!r} has {'no' if self._imitation else 'an'} imitation_action, but "
+                    f"the replay was made with imitation={self._imitation}; they must agree."
+                )
             check(recording, self._forms or known, self.capacity)
         total, held = 0, 0
         group: list[Recording] = []
@@ -234,6 +249,7 @@ class ReplayBuffer:
             steps,
             {key: take(ring, row) for key, ring in self._carried},
             numbers,
+            imitation_action=take(self._rings.arrays[IMITATION], acted) if self._imitation else None,
         )
 
     def _action_rows(
@@ -298,6 +314,7 @@ class ReplayBuffer:
             "keys": None if self._keys is None else sorted(self._keys),
             "columns": list(self._columns),
             "draw": self._draw,
+            "imitation": self._imitation,
         }
 
     def _name_rings(self) -> None:
@@ -345,6 +362,8 @@ class ReplayBuffer:
         start = held.row % self.capacity
         with self._rings.marking(held.row, held.rows, held.stamp):
             put(self._rings.arrays[ACTION], start, recording.action)
+            if recording.imitation_action is not None:
+                put(self._rings.arrays[IMITATION], start, recording.imitation_action)
             for key, ring in self._observed:
                 put(ring, start, recording.observations[key])
             for key, ring in self._carried:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 type Form = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and type of one row."""
-OBSERVATION, COLUMN, ACTION = "observation/", "column/", "action"
+OBSERVATION, COLUMN, ACTION, IMITATION = "observation/", "column/", "action", "imitation_action"
 """How rings are named."""
-_PER_STEP = ("reward", "ends", "continuous", "starts", "actor")
+_PER_STEP = ("reward", "ends", "continuous", "starts", "actor", "imitation_action")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +78,8 @@ def transitions(recordings: Sequence[Recording], reach: Reach) -> Intake:
 def forms(recording: Recording) -> dict[str, Form]:
     """Shape and type of a row of everything a replay holds of episodes like this one."""
     found: dict[str, Form] = {ACTION: (recording.action.shape[1:], np.dtype(np.float32))}
+    if recording.imitation_action is not None:
+        found[IMITATION] = (recording.imitation_action.shape[1:], np.dtype(np.float32))
     for prefix, arrays in ((OBSERVATION, recording.observations), (COLUMN, recording.columns)):
         found |= {prefix + key: (array.shape[1:], array.dtype) for key, array in arrays.items()}
     return found
@@ -111,6 +113,8 @@ def check(recording: Recording, known: Mapping[str, Form], capacity: int) -> Non
         )
     acted = slice(None) if recording.actor is None else recording.actor >= 0
     named = {"action": recording.action[acted], **recording.observations}
+    if recording.imitation_action is not None:
+        named["imitation_action"] = recording.imitation_action[acted]
     if recording.judged:
         named["reward"] = recording.reward[acted]
     for name, value in named.items():
@@ -142,6 +146,12 @@ def _check_lengths(recording: Recording) -> None:
         raise ValueError(
             f"Episode {recording.id!r} has actions of shape {recording.action.shape} and observations "
             f"{sorted(recording.observations)}; (T, A) and at least one are needed."
+        )
+    imitated = recording.imitation_action
+    if imitated is not None and imitated.shape != recording.action.shape:
+        raise ValueError(
+            f"imitation_action of episode {recording.id!r} has shape {imitated.shape}; the executed actions "
+            f"have {recording.action.shape}."
         )
 
 

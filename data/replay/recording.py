@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from data.labels import Labels, label
+from data.labels import Labels, imitation_actions, label
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,6 +32,7 @@ class Recording:
         starts: (T,), a transition may start here; None for everywhere.
         actor: (T,) whole numbers; a chunk that an actor imitates stays inside a run of equal ones; None for
             one run.
+        imitation_action: (T, A), what an actor imitates, robot units; None when no batch is to give it.
         columns: Further numbers per step by name, each (T,) or (T, ...), such as the weight in imitation.
         id: Names the episode.
         task: The task in words.
@@ -46,6 +47,7 @@ class Recording:
     continuous: NDArray[np.bool_] | None = None
     starts: NDArray[np.bool_] | None = None
     actor: NDArray[np.integer] | None = None
+    imitation_action: NDArray[Any] | None = None
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     id: str = ""
     task: str = ""
@@ -65,6 +67,7 @@ class Recording:
         keys: Collection[str] | None = None,
         columns: Collection[str] = (),
         draw: Draw = "critic",
+        imitation: bool = False,
         version: int | None = None,
     ) -> Recording:
         """Recording of an episode under the labels of a method.
@@ -76,6 +79,7 @@ class Recording:
             columns: Columns of the labels to hold, such as ``("bc_weight",)``.
             draw: Where transitions start: ``"critic"`` where a critic learns, ``"keep"`` where the method has
                 any use for the step.
+            imitation: Hold the action to imitate too: see `data.labels.imitation_actions`.
             version: Learner step of the policy that acted.
 
         Raises:
@@ -104,6 +108,7 @@ class Recording:
             starts=getattr(labels, draw),
             # A change between imitated and not ends an actor's chunk as a change of source does.
             actor=2 * labels.segment + (labels.bc_weight > 0),
+            imitation_action=imitation_actions(episode) if imitation else None,
             columns={name: getattr(labels, name) for name in columns},
             id=episode.id,
             task=episode.task,

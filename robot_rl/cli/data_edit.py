@@ -38,6 +38,10 @@ class SplitConfig:
     """or the part of each episode: a-1 train a-2 val"""
     seed: int = 0
     """seed of the draw by share"""
+    format: str | None = None
+    """its format; recognised by its content by default"""
+    read: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    """options of the format's reader"""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,10 @@ class MergeConfig:
     """store to write; must not exist"""
     rename: bool = False
     """give an id that is taken a number; otherwise such an id is refused"""
+    format: str | None = None
+    """format of all sources; recognised by its content by default"""
+    read: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    """options of the format's reader"""
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,10 @@ class HtmlConfig:
     """pictures of each camera per episode"""
     plots: bool = True
     """draw actions and forces of each episode"""
+    format: str | None = None
+    """its format; recognised by its content by default"""
+    read: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    """options of the format's reader"""
 
 
 def _split(words: list[str]) -> int:
@@ -101,14 +113,17 @@ def _split(words: list[str]) -> int:
     source = inside(config.source)
     part_of: dict[str, str] = dict(config.ids)
     if config.by:
-        with bar("Reading", source) as progress:
-            part_of = by_field(_told(open_source(source).episodes, progress), config.by)
+        with bar("Reading", source, config.format) as progress:
+            opened = open_source(source, config.format, **config.read)
+            part_of = by_field(_told(opened.episodes, progress), config.by)
     elif config.parts:
-        known = detect(source) == "zarr"
-        ids = EpisodeStore(source).ids() if known else [one.id for one in open_source(source).episodes]
+        if (config.format or detect(source)) == "zarr":
+            ids = EpisodeStore(source).ids()
+        else:
+            ids = [one.id for one in open_source(source, config.format, **config.read).episodes]
         part_of = by_share(ids, config.parts, config.seed)
-    with bar("Splitting", source) as progress:
-        done = split(source, config.out, part_of, progress=progress)
+    with bar("Splitting", source, config.format) as progress:
+        done = split(source, config.out, part_of, format=config.format, read=config.read, progress=progress)
     for path, count in done.counts.items():
         say(f"{count} episodes in {path}")
     _notes(done.notes)
@@ -124,6 +139,8 @@ def _merge(words: list[str]) -> int:
             [inside(path) for path in config.sources],
             config.out,
             rename=config.rename,
+            format=config.format,
+            read=config.read,
             progress=lambda _: reporter.advance(),
         )
     for old, new in done.renamed.items():
@@ -193,9 +210,15 @@ def _html(words: list[str]) -> int:
     from robot_rl.report.store_page import write_store_page
 
     path = inside(config.path)
-    with bar("Drawing", path) as progress:
+    with bar("Drawing", path, config.format) as progress:
         page = write_store_page(
-            path, config.out, thumbnails=config.thumbnails, plots=config.plots, progress=progress
+            path,
+            config.out,
+            thumbnails=config.thumbnails,
+            plots=config.plots,
+            format=config.format,
+            read=config.read,
+            progress=progress,
         )
     size = page.stat().st_size
     say(f"{page} ({size / 1e6:.1f} MB)" if size >= 1e6 else f"{page} ({size / 1e3:.0f} kB)")

@@ -50,6 +50,12 @@ class LabelConfig:
     """diagnostic of the episodes that holds the advantage, for methods with an indicator"""
     gate: str = ""
     """diagnostic of the episodes that holds the gate, for methods with one"""
+    values: Path | None = None
+    """classes, advantage or gate by episode id: JSON {"a-1": {"classes": [...]}} or .npz with a-1/classes"""
+    format: str | None = None
+    """its format; recognised by its content by default"""
+    read: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    """options of the format's reader"""
     json: Path | None = None
     """write the counts for other programs"""
 
@@ -96,19 +102,21 @@ def _rule(name: str) -> str:
 
 def _label(words: list[str]) -> int:
     from data.formats.registry import open_source
-    from robot_rl.label_files import label_all
+    from robot_rl.label_files import label_all, read_values
 
     config = parse(LabelConfig, words, "data label")
     check_result_file(config.json)
     rule = _rule(config.rule)
     path = inside(config.path)
     given = {name: key for name in ("advantage", "gate") if (key := getattr(config, name))}
-    with bar("Labelling", path) as progress:
+    values = None if config.values is None else read_values(config.values)
+    with bar("Labelling", path, config.format) as progress:
         counts, notes = label_all(
-            open_source(path).episodes,
+            open_source(path, config.format, **config.read).episodes,
             rule,
             config.out,
             columns=given,
+            values=values,
             progress=progress,
             window=config.window,
         )

@@ -1,7 +1,8 @@
 """``robot-rl view``: a recorded episode in rerun."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tyro
@@ -18,6 +19,10 @@ class ViewConfig:
     """folder of an episode; a store, a run or a data set of any other format: its first episode"""
     id: str = ""
     """which episode of it instead"""
+    format: str | None = None
+    """its format; recognised by its content by default"""
+    read: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    """options of the format's reader"""
     out: Path | None = None
     """write the recording (.rrd) there instead of opening a window; always without a display"""
 
@@ -28,7 +33,7 @@ def run(words: list[str]) -> int:
     from robot_rl.find_episode import read_episode
     from robot_rl.view import open_viewer, write_recording
 
-    episode = read_episode(config.episode, config.id)
+    episode = read_episode(config.episode, config.id, config.format, config.read)
     out = config.out
     if out is None and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         out = Path("outputs/view") / f"{episode.id}.rrd"

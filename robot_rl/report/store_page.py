@@ -84,6 +84,8 @@ def write_store_page(
     *,
     thumbnails: int = 5,
     plots: bool = True,
+    format: str | None = None,  # noqa: A002 - the usual word
+    read: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Write one page about a data set of any format.
@@ -95,6 +97,8 @@ def write_store_page(
         out: the page; its folder is made.
         thumbnails: pictures of each camera per episode.
         plots: whether to draw actions and forces.
+        format: of the data set; recognised by its content when None.
+        read: options of the format.
         progress: called with the id of each episode.
 
     Returns:
@@ -106,17 +110,17 @@ def write_store_page(
     """
     if out.is_dir():
         raise ValueError(f"out is {out}, which is a folder: give a file")
-    drawn = _Drawn(Style(thumbnails, plots), _action_spec(path))
-    report = validate(path, progress=progress, visit=drawn.visit)
+    drawn = _Drawn(Style(thumbnails, plots), _action_spec(path, format, read or {}))
+    report = validate(path, format=format, options=read, progress=progress, visit=drawn.visit)
     page = _page(path, report, drawn)
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_write_text(out, page)
     return out
 
 
-def _action_spec(path: Path) -> Mapping[str, Any] | None:
+def _action_spec(path: Path, form: str | None, read: Mapping[str, Any]) -> Mapping[str, Any] | None:
     try:
-        return open_source(path).action_spec
+        return open_source(path, form, **read).action_spec
     except (DatasetError, StoreError, OSError):  # what cannot be opened is a finding, not an end
         return None
 

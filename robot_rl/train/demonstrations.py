@@ -151,12 +151,17 @@ def _from_store(store: EpisodeStore, selection: Selection) -> Demonstrations:
             f"{source} holds {len(store)} episodes, none that ended in {' or '.join(selection.outcomes)}"
         )
     logger.info("%s: %d of %d episodes are imitated", source, len(kept), len(store))
-    trajectories = [_recorded(episode, features, selection) for episode in kept]
+    rate = (store.action_spec or {}).get("rate_hz")
+    trajectories = [_recorded(episode, features, selection, rate) for episode in kept]
     return Demonstrations(features, _stored_action_spec(store, kept, selection), trajectories, source)
 
 
-def _recorded(episode: Episode, features: Mapping[str, Feature], selection: Selection) -> Trajectory:
-    whole = Trajectory.of(episode, list(features), label=selection.action, sources=selection.sources)
+def _recorded(
+    episode: Episode, features: Mapping[str, Feature], selection: Selection, rate_hz: float | None
+) -> Trajectory:
+    whole = Trajectory.of(
+        episode, list(features), label=selection.action, sources=selection.sources, rate_hz=rate_hz
+    )
     small = {
         key: shrink(rows, selection.image_size) if features[key].is_image else rows
         for key, rows in whole.observations.items()

@@ -6,6 +6,7 @@ from data.random_access import StoredChunks
 from data.store import EpisodeStore
 from data.windows import ChunkWindows, Trajectory
 from tests.data.episodes import episode
+from tests.data.labels.timelines import PERIOD, timeline
 
 CAMERA = "observation.images.wrist"
 KEYS = ["observation.state", "observation.wrench"]
@@ -85,3 +86,12 @@ def test_a_camera_that_is_not_there_is_named(store):
         pytest.raises(KeyError, match=r"observation\.images\.top"),
     ):
         chunks.batch([0])
+
+
+def test_chunks_of_a_store_that_declares_its_rate_end_at_gaps(tmp_path):
+    found = timeline("pppp", times=PERIOD * np.array([0, 1, 4, 5]))
+    for name, spec, lengths in (("a", {"rate_hz": 1 / PERIOD}, [2, 1, 2, 1]), ("b", None, [2, 2, 2, 1])):
+        made = EpisodeStore(tmp_path / name, action_spec=spec)
+        made.write(found)
+        with StoredChunks(made, horizon=2) as chunks:
+            assert chunks.batch(range(4)).mask.sum(1).tolist() == lengths

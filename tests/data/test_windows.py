@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -110,3 +112,14 @@ def test_no_window_leaves_its_trajectory(lengths, n_obs, horizon, rows):
     assert ((batch.actions[..., 0] - 100) // 1000 == windows.trajectory[:, None]).all()
     np.testing.assert_array_equal(seen[:, -1] % 1000, windows.step)
     np.testing.assert_array_equal(batch.actions[:, 0, 0] % 1000 - 100, windows.step)
+
+
+def test_where_the_rate_is_known_a_chunk_also_ends_at_a_gap_that_no_event_explains():
+    times = PERIOD * np.array([0, 1, 2, 5, 6, 7])
+    episode = timeline("pppppp", times=times)
+    cases = ((1 / PERIOD, [3, 2, 1, 3, 2, 1]), (None, [3, 3, 3, 3, 2, 1]), (2 / PERIOD, [3, 2, 1, 3, 2, 1]))
+    for rate, lengths in cases:
+        windows = ChunkWindows([Trajectory.of(episode, rate_hz=rate)], observation_steps=1, horizon=3)
+        assert windows.mask.sum(1).tolist() == lengths
+    free = replace(timeline("ppp", times=[0.0, 0.001, 0.5]), robot="simulation")
+    assert Trajectory.of(free, rate_hz=20.0).runs.tolist() == [0, 0, 0]

@@ -142,3 +142,55 @@ def test_a_page_is_written(store, tmp_path, capsys):
     assert main(["data", "html", str(store.path), str(page), "--no-plots"]) == 0
     assert page.read_text().startswith("<!doctype html>")
     assert f"{page} ({page.stat().st_size / 1e3:.0f} kB)\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("suffix", ["json", "npz"])
+def test_values_of_a_critic_come_from_a_file(store, tmp_path, capsys, suffix):
+    words = ["data", "label", str(store.path), "--rule", "help"]
+    assert main(words) == 1
+    assert "HELP needs classes of shape (30,)" in (said := capsys.readouterr().err)
+    assert "--values FILE" in said
+    values = {id_: ["progress"] * 20 + ["idle"] * 10 for id_ in store.ids()}
+    file = tmp_path / f"values.{suffix}"
+    if suffix == "json":
+        file.write_text(json.dumps({id_: {"classes": value} for id_, value in values.items()}))
+    else:
+        np.savez(file, **{f"{id_}/classes": np.array(value) for id_, value in values.items()})
+    out = tmp_path / "labels"
+    assert main([*words, "--values", str(file), "--out", str(out)]) == 0
+    with np.load(out / "a-2.npz", allow_pickle=False) as labels:
+        assert labels["bc_weight"].tolist() == [1] * 20 + [0] * 10
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[1]", "cannot be read"),
+        ("{", "cannot be read"),
+        ('{"a-0": {"class": []}}', "holds ['class']"),
+        ('{"b": {"classes": []}}', "have no episode 'a-0', only b"),
+        ('{"a-0": {"classes": ["idle"]}}', "classes has shape (1,)"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(store, tmp_path, capsys, content, message):
+    file = tmp_path / "values.json"
+    file.write_text(content)
+    assert main(["data", "label", str(store.path), "--rule", "help", "--values", str(file)]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["label", "--rule", "sop"], ["split", "--parts", "a", "1"], ["html"], ["view"]]
+)
+def test_every_reader_takes_a_format_and_its_options(store, tmp_path, capsys, words):
+    copy = tmp_path / "copy.hdf5"
+    assert main(["data", "convert", str(store.path), str(copy), "--to", "robomimic"]) == 0
+    action, *rest = words
+    if action == "html":
+        rest = [str(tmp_path / "page.html")]
+    if action in ("split", "view"):
+        rest += ["--out", str(tmp_path / "made")]
+    command = [*(["view"] if action == "view" else ["data", action]), str(copy), *rest]
+    assert main([*command, "--format", "robomimik"]) != 0
+    assert "robomimik" in capsys.readouterr().err
+    assert main([*command, "--format", "robomimic", "--read", "rate_hz", "20"]) == 0

@@ -29,7 +29,7 @@ def test_an_episode_is_read_by_id_and_from_other_formats(tmp_path, monkeypatch):
         read_episode(tmp_path / "s", "toy4")
     (tmp_path / "other").mkdir()
     source = Source({}, None, None, iter([episode, replace(episode, id="toy-9")]))
-    monkeypatch.setattr("robot_rl.find_episode.open_source", lambda path: source)
+    monkeypatch.setattr("robot_rl.find_episode.open_source", lambda path, form: source)
     assert read_episode(tmp_path / "other", "toy-9").id == "toy-9"
     with pytest.raises(FileNotFoundError, match="nothing"):
         read_episode(tmp_path / "nothing")

@@ -310,3 +310,43 @@ def test_labels_of_another_episode_and_unknown_names_are_refused():
         ReplayBuffer(10, keys=["observation.wrench"]).add(episode)
     with pytest.raises(KeyError, match="advantage"):
         ReplayBuffer(10, columns=["advantage"]).add(episode)
+
+
+def test_the_action_to_imitate_is_what_the_person_meant_and_the_critic_keeps_the_executed_one(tmp_path):
+    episode = timeline("pphhp")  # executes t, a person means -t
+    replay = ReplayBuffer(12, chunk=2, draw="keep", imitation=True, folder=tmp_path / "rows")
+    replay.add(episode, label(episode, "conrft"))
+    batch = everything(replay)
+    assert batch.action[..., 0].tolist() == [[0, 1], [1, 2], [2, 3], [3, 4], [4, 4]]
+    assert batch.imitation_action[..., 0].tolist() == [[0, 1], [1, -2], [-2, -3], [-3, 4], [4, 4]]
+    assert batch.actor_length.tolist() == [2, 1, 2, 1, 1]
+    scaled = batch.normalised({"action": Scaling(np.ones(1), np.full(1, 2.0), np.full(1, np.inf))})
+    assert scaled.imitation_action[2, :, 0].tolist() == [-1.5, -2.0]
+    both = sample_mixture(replay, replay, 6, np.random.default_rng(0))
+    np.testing.assert_array_equal(abs(both.imitation_action), both.action)
+    assert (both.imitation_action < 0).any()
+
+
+def test_without_being_asked_a_replay_holds_no_action_to_imitate():
+    episode = timeline("pphhp")
+    plain, asked = ReplayBuffer(12), ReplayBuffer(12, imitation=True)
+    plain.add(episode)
+    asked.add(episode)
+    assert everything(plain).imitation_action is None
+    assert "imitation_action" not in plain.forms
+    assert asked.nbytes - plain.nbytes == 12 * 4
+    with pytest.raises(ValueError, match=r"'e1' has no imitation_action, but .* imitation=True"):
+        asked.extend([recording(1, 3)])
+    with pytest.raises(ValueError, match="with the same settings"):
+        plain.load_state(asked.state())
+
+
+def test_an_action_to_imitate_that_was_not_recorded_stands_for_the_executed_one_and_odd_ones_are_refused():
+    replay = ReplayBuffer(12, imitation=True)
+    with pytest.raises(ValueError, match=r"imitation_action of episode 'e1' has shape \(3, 2\)"):
+        replay.extend([recording(1, 3, imitation_action=np.zeros((3, 2)))])
+    with pytest.raises(ValueError, match="imitation_action of episode 'e1' is not finite in row 0"):
+        replay.extend([recording(1, 3, imitation_action=np.full((3, 1), np.nan))])
+    replay.add(timeline("ppp"))
+    batch = everything(replay)
+    np.testing.assert_array_equal(batch.imitation_action, batch.action)
