@@ -59,6 +59,10 @@ class LoopConfig:
             raise ValueError(f"delay is {self.delay}; it counts control steps, from 0.")
 
 
+class TaskMisfitError(ValueError):
+    """The policy was made for another task."""
+
+
 class ControlLoop:
     """Runs waves of B episodes.
 
@@ -207,7 +211,7 @@ def _refuse_misfit(policy: Policy, task: Task) -> None:
     lines = differences(spec.features, task.features, expected_by="the policy", found_in="the task")
     lines += action_differences(spec.action_spec, task.action_spec)
     if lines:
-        raise ValueError(f"The policy {spec.name!r} was made for another task: " + " ".join(lines))
+        raise TaskMisfitError(f"The policy {spec.name!r} was made for another task: " + " ".join(lines))
 
 
 def episode_name(env: gymnasium.Env[Any, Any], seed: int, stream: int | None) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.control import run_wave
+from robot_rl.control import TaskMisfitError, run_wave
+from robot_rl.made_for import made_for
 from robot_rl.threads import one_torch_thread
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class WaveRunner:
         from policies.checkpoint import load
         from robot_rl.parts import load_refiner
 
-        self._gain = config.gain
+        self._gain, self._folder = config.gain, config.policy
         self._policy = load(config.policy, device=config.device)
         self._refiner = None if config.refiner is None else load_refiner(config.refiner, device=config.device)
         self._envs = [sim.make(config.task, **config.task_arguments) for _ in range(config.batch)]
@@ -72,8 +73,12 @@ class WaveRunner:
     def __call__(self, wave: Wave) -> WaveResult:
         """Run one wave."""
         before = self._policy.hash()
-        with one_torch_thread():
-            episodes = run_wave(self._envs, wave.seeds, self._policy, self._refiner, gain=self._gain)
+        try:
+            with one_torch_thread():
+                episodes = run_wave(self._envs, wave.seeds, self._policy, self._refiner, gain=self._gain)
+        except TaskMisfitError as error:
+            task = made_for(self._folder) or "with the name of the task it was made for"
+            raise TaskMisfitError(f"{str(error).rstrip('.')}. Give --task {task}.") from error
         if self._policy.hash() != before:
             raise RuntimeError("the base policy's weights changed during evaluation; the result is void")
         kept = episodes[: wave.kept]

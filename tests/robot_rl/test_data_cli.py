@@ -1,6 +1,7 @@
 """The sub-commands of robot-rl data, from words to files and exit codes."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -194,3 +195,75 @@ def test_every_reader_takes_a_format_and_its_options(store, tmp_path, capsys, wo
     assert main([*command, "--format", "robomimik"]) != 0
     assert "robomimik" in capsys.readouterr().err
     assert main([*command, "--format", "robomimic", "--read", "rate_hz", "20"]) == 0
+
+
+def _late(episode, row, seconds):
+    """The episode with its steps from a row on later by some seconds, by both clocks."""
+    shift = np.where(np.arange(len(episode)) >= row, seconds, 0.0)
+    return replace(
+        episode, monotonic_time=episode.monotonic_time + shift, wall_time=episode.wall_time + shift
+    )
+
+
+def _slow(episode):
+    times = episode.monotonic_time
+    return replace(episode, monotonic_time=times[0] + 2 * (times - times[0]))
+
+
+def _observed(episode, key, change):
+    rows = episode.observations[key].copy()
+    change(rows)
+    return replace(episode, observations={**episode.observations, key: rows})
+
+
+def _hold(rows):
+    rows[40:80] = rows[40]
+
+
+def _lose(rows):
+    rows[7, 2] = np.nan
+
+
+def _twice(episode):
+    times = episode.monotonic_time.copy()
+    times[51] = times[50]
+    return replace(episode, monotonic_time=times)
+
+
+def _ended(episode):
+    return replace(episode, terminated=np.arange(len(episode)) == 60)
+
+
+BARE = robot.episode("b-0", seed=9, streams=False)
+DAMAGE = {
+    "damaged": None,
+    "gap": _late(BARE, 60, 1.0),
+    "time_order": _late(BARE, 60, -1.0),
+    "duplicate_time": _twice(BARE),
+    "wrong_rate": _slow(BARE),
+    "not_finite": _observed(BARE, "observation.state", _lose),
+    "frozen": _observed(BARE, "observation.images.top", _hold),
+    "saturated": replace(BARE, action=np.sign(BARE.action) * 0.02),
+    "misaligned": robot.episode("b-0", seed=9, streams=False, lag=6),
+    "missing_outcome": robot.episode("b-0", seed=9, streams=False, outcome="unknown"),
+    "early_end": _ended(BARE),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_validate_finds_each_kind_of_damage_and_ends_with_1(tmp_path, capsys, kind):
+    """Prints one row of a table per kind; pytest -s shows it."""
+    made = EpisodeStore(tmp_path / "s", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    for seed in range(3):
+        made.write(robot.episode(f"a-{seed}", seed=seed, streams=False))
+    made.write(DAMAGE[kind] or BARE)
+    if DAMAGE[kind] is None:
+        chunk = next((made.path / "b-0/steps").rglob("c.0*"))
+        chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
+    out = tmp_path / "found.json"
+    code = main(["data", "validate", str(made.path), "--json", str(out)])
+    capsys.readouterr()
+    found = [one for one in json.loads(out.read_text())["findings"] if one["kind"] == kind]
+    print(f"{kind:16} exit {code}  {found[0]['severity']:8} {found[0]['message']}" if found else kind)  # noqa: T201 - a table for pytest -s
+    assert code == 1
+    assert {one["episode"] for one in found} == {"b-0"}

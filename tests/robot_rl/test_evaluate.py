@@ -120,3 +120,16 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(config, tmp_p
     ):
         with pytest.raises(ValueError, match="give a f"):
             evaluate(dataclasses.replace(config, policy=tmp_path, **changes))
+
+
+def test_a_policy_of_another_task_says_which_task_to_give(tmp_path):
+    folder = save_toy_policy(tmp_path / "run/base")
+    config = EvaluateConfig(policy=folder, task="push-disc", episodes=1, workers=1, batch=1)
+    with pytest.raises(ValueError, match=r"another task: .*Give --task with the name of the task"):
+        evaluate(config)
+    demos = tmp_path / "run/demonstrations"
+    demos.mkdir()
+    (demos / "config.json").write_text('{"config": {"task": "peg-insert"}}')
+    (folder / "result.json").write_text('{"source": "elsewhere/demonstrations/episodes"}')
+    with pytest.raises(ValueError, match=r"\. Give --task peg-insert\.$"):
+        evaluate(config)
