@@ -1,7 +1,8 @@
 """What lies on disk of an episode that is not finished, and how it becomes one.
 
 A recording is a journal, a file of the new rows per flush, and a growing file per camera. A line of the
-journal says that everything up to it is whole; what lies beyond the last line is not counted.
+journal says that everything up to it is whole; what lies beyond the last line is not counted. Each line ends
+with its own checksum; lines of earlier releases have none.
 """
 
 from __future__ import annotations
@@ -144,6 +145,12 @@ class Recording:
                     yield segment[path]
 
 
+def journal_line(entry: Mapping[str, Any]) -> bytes:
+    """A line of a journal: JSON, a tab, and the SHA-256 of the JSON."""
+    content = json.dumps(entry).encode()
+    return content + b"\t" + sha256_bytes(content).encode() + b"\n"
+
+
 def _journal(folder: Path) -> list[dict[str, Any]]:
     """Entries of a journal up to the first that is damaged; the first of them holds the facts."""
     try:
@@ -152,8 +159,11 @@ def _journal(folder: Path) -> list[dict[str, Any]]:
         return []
     entries: list[dict[str, Any]] = []
     for line in lines:
+        content, tab, checksum = line.partition(b"\t")  # JSON on one line has no tab of its own
+        if tab and checksum.decode("ascii", "replace") != sha256_bytes(content):
+            break
         try:
-            entry = json.loads(line)
+            entry = json.loads(content)
         except ValueError:
             break
         if not isinstance(entry, dict) or (entries and not entry.keys() >= _ENTRY):

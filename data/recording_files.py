@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from data.images import PictureCodec, is_picture
 from data.layout import chunk_arrays, step_arrays, stream_arrays
 from data.manifest import sha256_bytes, sync_folder
 from data.picture_files import PictureWriter
-from data.recording import JOURNAL
+from data.recording import JOURNAL, journal_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,8 +44,8 @@ class RecordingFiles:
 
     def journal(self, entry: Mapping[str, Any]) -> None:
         """Add a line to the journal; the first holds the facts that are known from the start."""
-        with (self.folder / JOURNAL).open("a") as journal:
-            journal.write(json.dumps(entry) + "\n")
+        with (self.folder / JOURNAL).open("ab") as journal:
+            journal.write(journal_line(entry))
             if self._durable:
                 journal.flush()
                 os.fsync(journal.fileno())

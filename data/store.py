@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _RECORDING = ".recording"
+_REMOVED = ".removed-"
 _WAIT_S = 5.0
 
 
@@ -300,12 +301,13 @@ class EpisodeStore:
     def recover(self, id_: str) -> Episode:
         """Turn what a dead process recorded into an episode of unknown outcome, up to the last flushed step.
 
-        Every file and picture is checked before. Its metadata says ``"recovered": true``; its last step is
-        neither terminated nor truncated unless it was.
+        Every file and picture is checked before, and the recording is removed only after the new episode was
+        read back. Its metadata says ``"recovered": true``; its last step is neither terminated nor truncated
+        unless it was.
 
         Raises:
             KeyError: There is no such recording.
-            StoreError: No step of it was flushed: discard it.
+            StoreError: No step of it was flushed: discard it. Or what it became cannot be read; it stays.
             LockedStoreError: It is still being recorded.
         """
         with self._writing(id_):
@@ -313,7 +315,8 @@ class EpisodeStore:
             if not recording.steps:
                 raise StoreError(f"Recording {id_} holds no whole step; discard it.")
             metadata = {**recording.facts["metadata"], "recovered": True}
-            self._commit(replace(recording, facts={**recording.facts, "metadata": metadata}), Outcome.UNKNOWN)
+            recording = replace(recording, facts={**recording.facts, "metadata": metadata})
+            self._commit(recording, Outcome.UNKNOWN, read_back=True)
         return self.read(id_)
 
     def discard(self, id_: str) -> None:
@@ -334,18 +337,25 @@ class EpisodeStore:
             LockedStoreError: Another process is writing to the store.
         """
         with self._writing(id_):
-            hidden = self.path / f".removed-{id_}"
-            shutil.rmtree(hidden, ignore_errors=True)
+            hidden = self.path / f"{_REMOVED}{id_}"
             self._folder(id_).rename(hidden)
             shutil.rmtree(hidden)
 
-    def _commit(self, recording: Recording, outcome: Outcome) -> None:
+    def _commit(self, recording: Recording, outcome: Outcome, *, read_back: bool = False) -> None:
         id_ = str(recording.facts["id"])
         target = recording.folder / "episode"
         shutil.rmtree(target, ignore_errors=True)
         try:
             facts = {**recording.facts, "outcome": outcome, **self._root.context()}
-            recording.write_episode(target, facts, durable=self.durable)
+            try:
+                recording.write_episode(target, facts, durable=self.durable)
+                if read_back:
+                    _read_back(target, recording.steps)
+            except (StoreError, ValueError, LookupError) as error:
+                shutil.rmtree(target, ignore_errors=True)
+                raise StoreError(
+                    f"Recording {id_} stays as it was: the episode made of it cannot be read. {error}"
+                ) from error
             self._publish(recording.folder, id_)
         except OSError as error:
             raise _unwritable(id_, error) from error
@@ -363,6 +373,8 @@ class EpisodeStore:
         try:
             self._root.create()
             if self._lock.acquire(_WAIT_S if not self._recording_ids() else 0.0):
+                for left in self.path.glob(f"{_REMOVED}*"):  # whoever removed it died before it was gone
+                    shutil.rmtree(left, ignore_errors=True)
                 return self._lock
         except OSError as error:
             raise _unwritable(id_, error) from error
@@ -403,6 +415,13 @@ class EpisodeStore:
         if id_ not in self:
             raise KeyError(f"No episode {id_!r} in {self.path}, which holds {len(self)}.")
         return self.path / check_id(id_)
+
+
+def _read_back(folder: Path, steps: int) -> None:
+    found = len(read_episode(folder, pictures=False))
+    if found != steps:
+        raise StoreError(f"Its journal says {steps} steps, its files hold {found}.")
+    check_pictures(folder)
 
 
 def _unwritable(id_: str, error: OSError) -> StoreError:

@@ -104,7 +104,7 @@ def journal(store, change):
     fill(recorder, 20, np.random.default_rng(0))
     recorder.close()
     file = store.path / ".recording/torn/journal.jsonl"
-    facts, entry = map(json.loads, file.read_text().splitlines())
+    facts, entry = (json.loads(line.partition("\t")[0]) for line in file.read_text().splitlines())
     change(entry)
     file.write_text(json.dumps(facts) + "\n" + json.dumps(entry) + "\n")
 

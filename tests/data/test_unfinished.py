@@ -79,6 +79,52 @@ def test_a_damaged_journal_line_ends_what_is_recovered_and_no_other_is_lost(stor
     assert len(store.recover("d")) == 20
 
 
+def test_a_digit_that_flipped_in_the_journal_ends_what_is_recovered(store):
+    record(store, "d", 70).close()
+    journal = store.path / ".recording/d/journal.jsonl"
+    content = journal.read_bytes()
+    assert content.count(b'"steps": 40') == 1
+    journal.write_bytes(content.replace(b'"steps": 40', b'"steps": 48'))
+    assert store.partials() == [Partial("d", 20, active=False)]
+    assert len(store.recover("d")) == 20
+
+
+def without_checksums(journal, change=lambda text: text):
+    lines = journal.read_text().splitlines()
+    journal.write_text(change("".join(line.partition("\t")[0] + "\n" for line in lines)))
+
+
+def test_a_journal_of_an_earlier_release_has_no_checksums_and_is_recovered(store):
+    record(store, "d", 70).close()
+    without_checksums(store.path / ".recording/d/journal.jsonl")
+    assert len(store.recover("d")) == 60
+
+
+def test_a_recording_stays_when_the_episode_made_of_it_cannot_be_read(store):
+    record(store, "d", 70).close()
+    journal = store.path / ".recording/d/journal.jsonl"
+    without_checksums(journal, lambda text: text.replace('"steps": 60', '"steps": 61'))
+    with pytest.raises(StoreError, match=r"Recording d stays as it was: .*says 61 steps, its files hold 60"):
+        store.recover("d")
+    assert "d" not in store
+    assert store.partials() == [Partial("d", 61, active=False)]
+    journal.write_text(journal.read_text().replace('"steps": 61', '"steps": 60'))
+    assert len(store.recover("d")) == 60
+
+
+@pytest.mark.parametrize("again", ["write", "recorder", "open"])
+def test_what_a_killed_removal_left_goes_with_the_next_one_who_writes(store, again):
+    (store.path / "a").rename(store.path / ".removed-a")
+    if again == "write":
+        store.write(episode("f"))
+    elif again == "recorder":
+        store.recorder(id="f", task="t").close()
+    else:
+        EpisodeStore(store.path).remove("b")
+    assert not list(store.path.glob(".removed-*"))
+    assert {"a", "b", "c"} - set(store.ids()) == ({"a", "b"} if again == "open" else {"a"})
+
+
 @pytest.mark.parametrize("declared", ["observation.images.gel", "observation.wrench"])
 def test_recorded_streams_are_held_to_what_is_declared_of_them(store, declared):
     forms = {
