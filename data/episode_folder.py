@@ -101,10 +101,12 @@ def check_pictures(folder: Path) -> None:
 
     Raises:
         DamagedEpisodeError: One is missing or was changed.
+        StoreError: A video, which is unpacked as a whole, does not fit into memory.
     """
     facts = read_facts(folder)
     for path, known in facts.get("pictures", {}).items():
         if PictureCodec.from_json(known["codec"]).kind == "av1":
+            _refuse_too_large(folder, {path: known})
             _unpacked(folder, path, facts)
             continue
         with _open(folder, path, facts) as pictures:

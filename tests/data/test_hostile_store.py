@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from data.episode_folder import GROUP_FILE, digest_of
+from data.episode_folder import GROUP_FILE, check_pictures, digest_of
 from data.errors import DamagedEpisodeError, StoreError
 from data.manifest import sha256_bytes
 from data.packing import pack
@@ -129,3 +129,12 @@ def test_a_recording_whose_picture_file_lies_elsewhere_is_not_finished_into_that
     with pytest.raises(StoreError, match="holds no whole step"):
         store.recover("torn")
     assert victim.read_bytes() == b"precious" * 1000
+
+
+def test_a_video_that_says_it_is_huge_is_refused_before_memory_is_taken(store):
+    def change(facts):
+        facts["pictures"][KEY].update(shape=[10**12, 64, 64, 3], codec={"kind": "av1", "quality": 50})
+
+    rewrite(store, change=change)
+    with pytest.raises(StoreError, match=r"episode bad take .* GB when unpacked"):
+        check_pictures(store.path / "bad")
