@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+
+def require_keys(observation: Mapping[str, NDArray[Any]], keys: Iterable[str]) -> None:
+    """Refuse an observation that lacks a key which a corrector reads.
+
+    Raises:
+        ValueError: It does; names what is missing and what there is.
+    """
+    if missing := [key for key in keys if key not in observation]:
+        raise ValueError(
+            f"The corrector reads {missing}, which the robot does not give; it gives {sorted(observation)}."
+        )
 
 
 class History:
@@ -38,12 +50,7 @@ class History:
         Raises:
             ValueError: It lacks a key that is kept.
         """
-        missing = [key for key in self._keys if key not in observation]
-        if missing:
-            raise ValueError(
-                f"The corrector reads {missing}, which the robot does not give; "
-                f"it gives {sorted(observation)}."
-            )
+        require_keys(observation, self._keys)
         self._rows = len(next(iter(observation.values())))
         self._observations.append({key: np.array(observation[key]) for key in self._keys})
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robot_rl.correct.history import require_keys
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -70,11 +72,7 @@ class InputConfig:
                 ordinary value.
         """
         history = request.history
-        if missing := [key for key in self.keys if key not in request.observation]:
-            raise ValueError(
-                f"The corrector reads {missing}, which the robot does not give; "
-                f"it gives {sorted(request.observation)}."
-            )
+        require_keys(request.observation, self.keys)
         for key in self.keys:
             if key not in self.zeroed and not np.isfinite(request.observation[key]).all():
                 raise ValueError(f"The observation {key!r} holds values that are not finite.")

@@ -86,3 +86,9 @@ def episode(id_="one", steps=13, seed=0):
     )
     fill(builder, steps, np.random.default_rng(seed))
     return builder.finish(Outcome.SUCCESS)
+
+
+def record(store, id_, steps, seed=0, **facts):
+    recorder = store.recorder(id=id_, task="insert the peg", seed=seed, **facts)
+    fill(recorder, steps, np.random.default_rng(seed))
+    return recorder

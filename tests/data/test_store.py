@@ -19,21 +19,15 @@ from data.manifest import sha256_bytes
 from data.records import Outcome, Step, equal
 from data.store import EpisodeStore, Partial
 from data.zarr_files import group_bytes
-from tests.data.episodes import STREAM_FEATURES, episode, fill, fill_streams, observation, streaming_episode
-
-
-@pytest.fixture
-def store(tmp_path):
-    made = EpisodeStore(tmp_path / "demos")
-    for seed, id_ in enumerate(["a", "b", "c"]):
-        made.write(episode(id_, steps=7 + seed, seed=seed))
-    return made
-
-
-def record(store, id_, steps, seed=0, **facts):
-    recorder = store.recorder(id=id_, task="insert the peg", seed=seed, **facts)
-    fill(recorder, steps, np.random.default_rng(seed))
-    return recorder
+from tests.data.episodes import (
+    STREAM_FEATURES,
+    episode,
+    fill,
+    fill_streams,
+    observation,
+    record,
+    streaming_episode,
+)
 
 
 def test_episodes_come_back_equal_bit_for_bit(store):

@@ -7,21 +7,7 @@ from data.errors import StoreError
 from data.features import Feature
 from data.records import Outcome
 from data.store import EpisodeStore, Partial
-from tests.data.episodes import episode, fill, fill_streams
-
-
-@pytest.fixture
-def store(tmp_path):
-    made = EpisodeStore(tmp_path / "demos")
-    for seed, id_ in enumerate(["a", "b", "c"]):
-        made.write(episode(id_, steps=7 + seed, seed=seed))
-    return made
-
-
-def record(store, id_, steps, seed=0, **facts):
-    recorder = store.recorder(id=id_, task="insert the peg", seed=seed, **facts)
-    fill(recorder, steps, np.random.default_rng(seed))
-    return recorder
+from tests.data.episodes import episode, fill_streams, record
 
 
 def test_an_unfinished_recording_is_reported_recovered_or_discarded(store):
