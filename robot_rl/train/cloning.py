@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,20 +23,20 @@ from robot_rl.progress import stage
 from robot_rl.runs import RunDirectory
 from robot_rl.seeds import MOST_SEED
 from robot_rl.train.demonstrations import Demonstrations, Selection, read_demonstrations
+from robot_rl.train.fitting import Progress, check_fit, fit, optimiser
 from robot_rl.train.heldout import HeldOutError, held_out_error
 from robot_rl.train.report import write_report
 from robot_rl.train.state import TrainState
 from robot_rl.train.windows import End, TensorWindows, split
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from data.windows import Trajectory
 
 logger = logging.getLogger(__name__)
-
-Progress = Callable[[int, int], None]
-"""``progress(done, total)``, called after every update."""
 
 
 @dataclass(frozen=True)
@@ -92,17 +92,13 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        for name in ("steps", "batch", "warmup", "checkpoint_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, allowed is 1 or more")
+        check_fit(self)
+        if self.batch < 1:
+            raise ValueError(f"batch is {self.batch}, allowed is 1 or more")
         if not 0 <= self.holdout <= 0.5:
             raise ValueError(f"holdout is {self.holdout}, allowed is 0 to 0.5: the rest is trained on")
-        if not 0 <= self.average < 1:
-            raise ValueError(f"average is {self.average}, allowed is 0 up to, but not including, 1")
         if not 0 <= self.seed <= MOST_SEED:
             raise ValueError(f"seed is {self.seed}, allowed is 0 to {MOST_SEED:,}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate is {self.learning_rate}, a positive number is needed")
         if self.network.conditions:
             raise ValueError("behaviour cloning gives no conditions: leave network.conditions empty")
 
@@ -133,9 +129,8 @@ def train(config: TrainConfig, progress: Progress | None = None) -> Path:
         parts = split(demos.trajectories, share=config.holdout, horizon=network.horizon, seed=config.seed)
         windows = _windows(parts.train, network, config.end)
         state = _start(config, network, demos, windows)
-        if run.resumed is not None:
-            state.load(run.resumed.path)
-        _optimise(config, run, state, windows, progress)
+        loss = functools.partial(_loss, config, state, windows)
+        fit(config, run, state, loss, name="Training the base policy", progress=progress)
         error = None
         if parts.held:
             held = _windows(parts.held, network, "mask")
@@ -176,7 +171,7 @@ def _windows(trajectories: Sequence[Trajectory], network: FlowConfig, end: End) 
 
 def _start(
     config: TrainConfig, network: FlowConfig, demos: Demonstrations, windows: TensorWindows
-) -> TrainState:
+) -> TrainState[FlowPolicy]:
     """Build policy, average and optimiser, with normalisation from the training windows only."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -190,10 +185,7 @@ def _start(
     average = policy.student("copy")
     assert isinstance(average, FlowPolicy)
     average.requires_grad_(False).eval()
-    optimizer = torch.optim.AdamW(
-        policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
-    )
-    return TrainState(policy, average, optimizer, torch.Generator().manual_seed(config.seed))
+    return TrainState(policy, average, optimiser(policy, config), torch.Generator().manual_seed(config.seed))
 
 
 def _relative_actions(windows: TensorWindows, key: str) -> NDArray[np.float32]:
@@ -204,66 +196,19 @@ def _relative_actions(windows: TensorWindows, key: str) -> NDArray[np.float32]:
     return np.asarray((batch.action - origin[:, -1:])[windows.mask].numpy())
 
 
-def learning_rate(config: TrainConfig, step: int) -> float:
-    """Return the learning rate of an update: linear warm-up, then a cosine to 0.
-
-    Args:
-        config: of the run.
-        step: updates done before.
-    """
-    rise = min(1.0, (step + 1) / config.warmup)
-    return config.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * step / config.steps))
-
-
-def _optimise(
-    config: TrainConfig,
-    run: RunDirectory,
-    state: TrainState,
-    windows: TensorWindows,
-    progress: Progress | None,
-) -> None:
-    every = max(1, min(100, config.steps // 20))
-    losses: list[torch.Tensor] = []
-    with stage("Training the base policy", config.steps) as reporter:
-        while state.step < config.steps:
-            losses.append(_update(config, state, windows))
-            if state.step % every == 0 or state.step == config.steps:
-                loss = float(torch.stack(losses).mean())
-                if not math.isfinite(loss):
-                    raise ValueError(
-                        f"the loss is {loss} after {state.step} updates: lower the learning rate"
-                    )
-                run.log(state.step, {"loss": loss, "learning_rate": learning_rate(config, state.step - 1)})
-                losses = []
-                reporter.update(state.step, f"loss {loss:.3f}")
-            if state.step % config.checkpoint_steps == 0 or state.step == config.steps:
-                with run.checkpoint(state.step) as folder:
-                    state.save(folder)
-            if progress is not None:
-                progress(state.step, config.steps)
-
-
-def _update(config: TrainConfig, state: TrainState, windows: TensorWindows) -> torch.Tensor:
-    policy, generator = state.policy, state.generator
+def _loss(config: TrainConfig, state: TrainState[FlowPolicy], windows: TensorWindows) -> torch.Tensor:
+    """Draw a batch; its loss."""
+    policy, generator = state.model, state.generator
     rows = torch.randint(len(windows), (config.batch,), generator=generator)
     batch = windows.batch(rows, policy.device)
     noise = torch.randn(batch.action.shape, generator=generator).to(policy.device)
     sigma = policy.draw_sigma(config.batch, generator)
-    for group in state.optimizer.param_groups:
-        group["lr"] = learning_rate(config, state.step)
-    loss = policy.flow_loss(batch, noise=noise, sigma=sigma).mean()
-    state.optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
-    torch.nn.utils.clip_grad_norm_(policy.parameters(), config.gradient_clip)
-    state.optimizer.step()
-    state.step += 1
-    state.update_average(config.average)
-    return loss.detach()
+    return policy.flow_loss(batch, noise=noise, sigma=sigma).mean()
 
 
 def _finish(
     run: RunDirectory,
-    state: TrainState,
+    state: TrainState[FlowPolicy],
     demos: Demonstrations,
     error: HeldOutError | None,
     facts: dict[str, Any],

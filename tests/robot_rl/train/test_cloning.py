@@ -20,8 +20,9 @@ from hardware.action_spec import ActionGroup, ActionSpec
 from policies.checkpoint import load, read_header
 from policies.flow_config import FlowConfig
 from robot_rl.runs import RunError
-from robot_rl.train.cloning import TrainConfig, learning_rate, train
+from robot_rl.train.cloning import TrainConfig, train
 from robot_rl.train.demonstrations import Selection, read_demonstrations
+from robot_rl.train.fitting import learning_rate
 
 SPEC = ActionSpec(
     (ActionGroup("arm", 2, "delta", "position", "base", unit="m", low=(-0.05,), high=(0.05,)),), 20.0
