@@ -25,6 +25,7 @@ from robot_rl.seeds import MOST_SEED
 from robot_rl.train.demonstrations import Demonstrations, Selection, read_demonstrations
 from robot_rl.train.fitting import Progress, check_fit, fit, optimiser
 from robot_rl.train.heldout import HeldOutError, held_out_error
+from robot_rl.train.mixing import RowMixture, read_added
 from robot_rl.train.report import write_report
 from robot_rl.train.state import TrainState
 from robot_rl.train.windows import End, TensorWindows, split
@@ -79,6 +80,12 @@ class TrainConfig:
     """unit of the actions where the data do not say, such as deg"""
     constant: Literal["clamp", "refuse"] = "clamp"
     """what becomes of dimensions that hardly move in the data"""
+    start: Path | None = None
+    """policy to go on from, with its shape and its normalisation; none starts from random weights"""
+    also: tuple[Path, ...] = ()
+    """episode stores whose successful episodes are imitated besides, whoever acted in them"""
+    also_share: float | None = None
+    """share of each batch that is drawn from them; as many as there are when not given"""
     checkpoint_steps: int = 1000
     """updates between checkpoints"""
     seed: int = 0
@@ -97,6 +104,10 @@ class TrainConfig:
             raise ValueError(f"batch is {self.batch}, allowed is 1 or more")
         if not 0 <= self.holdout <= 0.5:
             raise ValueError(f"holdout is {self.holdout}, allowed is 0 to 0.5: the rest is trained on")
+        if self.also_share is not None and not (self.also and 0 < self.also_share <= 1):
+            raise ValueError(
+                f"also_share is {self.also_share}, allowed is above 0 up to 1, where also names stores"
+            )
         if not 0 <= self.seed <= MOST_SEED:
             raise ValueError(f"seed is {self.seed}, allowed is 0 to {MOST_SEED:,}")
         if self.network.conditions:
@@ -124,26 +135,37 @@ def train(config: TrainConfig, progress: Progress | None = None) -> Path:
     )
     with directory as run:
         with stage("Reading demonstrations"):
-            demos = read_demonstrations(config.data, _selection(config))
-        network = _network(config, demos)
+            start = None if config.start is None else _read_start(config.start)
+            demos = read_demonstrations(config.data, _selection(config, start))
+            added = read_added(config.also, demos, _selection(config, start))
+        network = _network(config, demos) if start is None else start.config
         parts = split(demos.trajectories, share=config.holdout, horizon=network.horizon, seed=config.seed)
-        windows = _windows(parts.train, network, config.end)
-        state = _start(config, network, demos, windows)
-        loss = functools.partial(_loss, config, state, windows)
+        windows = _windows([*parts.train, *added], network, config.end)
+        mixture = RowMixture(windows.trajectory, len(parts.train), config.also_share)
+        state = _start(config, network, demos, windows) if start is None else _go_on(config, start)
+        loss = functools.partial(_loss, config, state, windows, mixture)
         fit(config, run, state, loss, name="Training the base policy", progress=progress)
         error = None
         if parts.held:
             held = _windows(parts.held, network, "mask")
             error = held_out_error(state.average, held, seed=config.seed)
-        facts = {"held_out": parts.text, "seconds": time.monotonic() - started}
+        facts = {"held_out": parts.text, "also": len(added), "seconds": time.monotonic() - started}
         _finish(run, state, demos, error, facts)
     return config.out
 
 
-def _selection(config: TrainConfig) -> Selection:
+def _read_start(folder: Path) -> FlowPolicy:
+    policy = checkpoint.load(folder)
+    if not isinstance(policy, FlowPolicy):
+        raise TypeError(f"start is {folder}, a {type(policy).__name__}: training goes on from a FlowPolicy")
+    return policy
+
+
+def _selection(config: TrainConfig, start: FlowPolicy | None) -> Selection:
+    network = config.network if start is None else start.config
     return Selection(
-        inputs=config.network.inputs,
-        image_size=config.network.image_size,
+        inputs=network.inputs,
+        image_size=network.image_size,
         sources=config.sources,
         outcomes=config.outcomes,
         action=config.action,
@@ -181,6 +203,17 @@ def _start(
     if network.relative_to is not None:
         arrays["action"] = _relative_actions(windows, network.relative_to)
     policy.fit(compute_statistics(arrays, demos.features), constant=config.constant)
+    return _state(config, policy)
+
+
+def _go_on(config: TrainConfig, start: FlowPolicy) -> TrainState[FlowPolicy]:
+    """A student of a policy: what it was trained with stays in its normalisation."""
+    student = start.student("copy")
+    assert isinstance(student, FlowPolicy)
+    return _state(config, student)
+
+
+def _state(config: TrainConfig, policy: FlowPolicy) -> TrainState[FlowPolicy]:
     policy.to(check_device(config.device)).train()
     average = policy.student("copy")
     assert isinstance(average, FlowPolicy)
@@ -196,10 +229,12 @@ def _relative_actions(windows: TensorWindows, key: str) -> NDArray[np.float32]:
     return np.asarray((batch.action - origin[:, -1:])[windows.mask].numpy())
 
 
-def _loss(config: TrainConfig, state: TrainState[FlowPolicy], windows: TensorWindows) -> torch.Tensor:
+def _loss(
+    config: TrainConfig, state: TrainState[FlowPolicy], windows: TensorWindows, mixture: RowMixture
+) -> torch.Tensor:
     """Draw a batch; its loss."""
     policy, generator = state.model, state.generator
-    rows = torch.randint(len(windows), (config.batch,), generator=generator)
+    rows = mixture.draw(config.batch, generator)
     batch = windows.batch(rows, policy.device)
     noise = torch.randn(batch.action.shape, generator=generator).to(policy.device)
     sigma = policy.draw_sigma(config.batch, generator)
