@@ -51,11 +51,14 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from robot_rl.correct.corrector import CorrectorInput as CorrectorInput
     from robot_rl.evaluate import EvaluateConfig as EvaluateConfig
     from robot_rl.evaluate import evaluate as evaluate_policy
+    from robot_rl.method_config import MethodConfig as MethodConfig
+    from robot_rl.methods import Method as Method
+    from robot_rl.methods import load_base as load_base
+    from robot_rl.methods import refine as refine_policy
     from robot_rl.noise.policy import NoisePolicy as NoisePolicy
     from robot_rl.parts import load_refiner as load_refiner
     from robot_rl.parts import save_refiner as save_refiner
     from robot_rl.refine import RefineConfig as RefineConfig
-    from robot_rl.refine import refine as refine_policy
     from robot_rl.refiner import Refiner as Refiner
     from robot_rl.runs import RunDirectory as RunDirectory
     from robot_rl.select.selector import Selector as Selector
@@ -85,6 +88,8 @@ _EXPORTS = {
     "Event": "data.events:Event",
     "Feature": "data.features:Feature",
     "Fresh": "data.replay:Fresh",
+    "Method": "robot_rl.methods:Method",
+    "MethodConfig": "robot_rl.method_config:MethodConfig",
     "NoisePolicy": "robot_rl.noise.policy:NoisePolicy",
     "PerTask": "data.replay:PerTask",
     "PictureCodec": "data.images:PictureCodec",
@@ -109,6 +114,7 @@ _EXPORTS = {
     "evaluate_policy": "robot_rl.evaluate:evaluate",
     "imitation_actions": "data.labels:imitation_actions",
     "label_episode": "data.labels:label",
+    "load_base": "robot_rl.methods:load_base",
     "load_format": "data.formats.registry:load",
     "load_policy": "policies.checkpoint:load",
     "load_refiner": "robot_rl.parts:load_refiner",
@@ -116,7 +122,7 @@ _EXPORTS = {
     "open_source": "data.formats.registry:open_source",
     "paired_difference": "robot_rl.statistics:paired_difference",
     "policy_hash": "policies.hashing:policy_hash",
-    "refine_policy": "robot_rl.refine:refine",
+    "refine_policy": "robot_rl.methods:refine",
     "run_wave": "robot_rl.control:run_wave",
     "sample_chunk": "policies.sampler:sample_chunk",
     "sample_mixture": "data.replay:sample_mixture",
@@ -144,6 +150,8 @@ __all__ = [
     "Event",
     "Feature",
     "Fresh",
+    "Method",
+    "MethodConfig",
     "NoisePolicy",
     "PerTask",
     "PictureCodec",
@@ -168,6 +176,7 @@ __all__ = [
     "evaluate_policy",
     "imitation_actions",
     "label_episode",
+    "load_base",
     "load_format",
     "load_policy",
     "load_refiner",

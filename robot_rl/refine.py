@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import time
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,6 @@ import sim
 from data.config import to_dict
 from data.store import EpisodeStore
 from hardware.clock import SimulatedClock
-from policies.checkpoint import load as load_policy
 from policies.checkpoint import read_tensors
 from robot_rl.control import ControlLoop, LoopConfig
 from robot_rl.correct.exploration import CorrelatedNoise
@@ -24,17 +22,19 @@ from robot_rl.correct.inputs import InputConfig
 from robot_rl.correct.residual import ResidualConfig, ResidualCorrector, ResidualNetwork
 from robot_rl.correct.residual_learner import ResidualLearner, ResidualLearnerConfig
 from robot_rl.learn.process import LearnerProcess
+from robot_rl.method_config import MethodConfig
+from robot_rl.methods import load_base
 from robot_rl.parts import save_refiner, version_of
 from robot_rl.progress import stage
 from robot_rl.refiner import Refiner
 from robot_rl.runs import RunDirectory
-from robot_rl.seeds import MOST_ROWS, MOST_SEED, TRAINING_SEEDS
-from robot_rl.task_settings import TaskSettings
+from robot_rl.seeds import MOST_ROWS, TRAINING_SEEDS
 from robot_rl.threads import one_torch_thread
 from sim.task import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -53,15 +53,9 @@ MOST_STEPS = 10_000_000
 
 
 @dataclass(frozen=True)
-class RefineConfig(TaskSettings):
+class RefineConfig(MethodConfig):
     """A refinement."""
 
-    policy: Path
-    """Folder of the frozen base."""
-    out: Path
-    """Run directory to write."""
-    task: str = "peg-insert"
-    """Name of the task."""
     env_steps: int = 32_000
     """Most environment steps, warm-up included."""
     warmup_steps: int = 3_000
@@ -78,16 +72,8 @@ class RefineConfig(TaskSettings):
     """Observation keys read as zeros, to measure what a sensor is worth."""
     checkpoint_rounds: int = 8
     """Rounds between checkpoints."""
-    seed: int = 0
-    """Of episodes, weights and sampling."""
     learner: ResidualLearnerConfig = field(default_factory=ResidualLearnerConfig)
     """Hyper-parameters of the updates."""
-    device: str = "cpu"
-    """Torch device of policy, corrector and learner."""
-    wandb: bool = False
-    """Also log to Weights & Biases."""
-    resume: bool = False
-    """Go on from the run's last checkpoint."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -98,15 +84,10 @@ class RefineConfig(TaskSettings):
             raise ValueError(f"warmup_steps {self.warmup_steps} must be below env_steps {self.env_steps}.")
         if not 0 < self.scale_fraction <= 1:
             raise ValueError(f"scale_fraction is {self.scale_fraction}; it must lie in (0, 1].")
-        for name, low, high in (
-            ("env_steps", 1, MOST_STEPS),
-            ("warmup_steps", 0, MOST_STEPS),
-            ("rows", 1, MOST_ROWS),
-            ("checkpoint_rounds", 1, MOST_STEPS),
-            ("seed", 0, MOST_SEED),
-        ):
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must lie in {low} .. {high:,}.")
+        self.check_range("env_steps", 1, MOST_STEPS)
+        self.check_range("warmup_steps", 0, MOST_STEPS)
+        self.check_range("rows", 1, MOST_ROWS)
+        self.check_range("checkpoint_rounds", 1, MOST_STEPS)
 
 
 @dataclass
@@ -145,7 +126,7 @@ class Refinement:
 
     def __init__(self, config: RefineConfig, run: RunDirectory) -> None:
         self.config, self._run = config, run
-        self.policy: Policy = load_policy(config.policy, device=config.device)
+        self.policy: Policy = load_base(config, "residual")
         self._base_hash = self.policy.hash()
         self._envs = [sim.make(config.task, **config.task_arguments) for _ in range(config.rows)]
         self._store = EpisodeStore(run.path / "episodes")
