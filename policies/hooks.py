@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,6 +83,10 @@ class DenoiseHook:
         the bit.
         """
         return state.x, state.velocity
+
+    def info(self) -> Mapping[str, Tensor]:
+        """Diagnostics of the last chunk, each (B, ...); they are recorded with every step of it."""
+        return {}
 
     def end_chunk(self, chunk: Float[Tensor, "B H A"] | None) -> None:
         """Clean up after a chunk.

@@ -11,6 +11,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
+import torch
+
 from policies.policy import ChunkPolicy, Evaluation
 
 if TYPE_CHECKING:
@@ -122,10 +124,14 @@ class VariancePreservingPolicy(ChunkPolicy):
         evaluation: Evaluation,
         noise: Float[Tensor, "B H Z"] | None = None,
     ) -> Tensor:
-        """Return the next native state; the original's own where no hook changed anything."""
+        """Return the next native state; the original's own in rows that no hook changed."""
         alpha_bars = self.alpha_bars(len(sigmas) - 1)
         native, prediction = evaluation.native
         if x is not evaluation.x or velocity is not evaluation.velocity:
-            prediction = noise_of(x, velocity, sigma_of(alpha_bars[index]))
-            native = x * view_scale(alpha_bars[index])
+            # Rows with the values that the network saw stay native too: a hook may leave some of them alone.
+            same = (x == evaluation.x) & (velocity == evaluation.velocity)
+            kept = same.flatten(1).all(dim=1)[:, None, None]
+            guided = noise_of(x, velocity, sigma_of(alpha_bars[index]))
+            prediction = torch.where(kept, prediction, guided)
+            native = torch.where(kept, native, x * view_scale(alpha_bars[index]))
         return self.scheduler_step(index, native, prediction, alpha_bars, noise)

@@ -100,6 +100,9 @@ class ControlLoop:
         self._envs = list(envs)
         self.tasks = [task_of(env) for env in self._envs]
         self._hash = "" if policy is None else self._check(policy)
+        if policy is not None and self.refiner.student is not None:
+            self.policy = self.refiner.student.in_place_of(policy)
+            _refuse_misfit(self.policy, self.tasks[0])
         if policy is None and (refiner is not None or arbiters is None):
             raise ValueError("Without a policy nothing can be refined, and arbiters must say who acts.")
         self._limits = self.tasks[0].action_spec

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 1
-SLOTS = ("noise", "hooks", "select", "correct")
+SLOTS = ("student", "noise", "hooks", "select", "correct")
 """Places a part can take, in the order they act."""
 
 

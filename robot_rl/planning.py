@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from policies.request import ChunkRequest
 from policies.sampler import sample_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
+    from policies.hooks import DenoiseHook
     from policies.policy import Policy, PolicySpec
     from robot_rl.refiner import Refiner
     from robot_rl.select.selector import Selector
@@ -26,12 +28,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Planned:
-    """Base chunks (B, H, A) in robot units, the noise they came from, and what they were selected from."""
+    """Base chunks (B, H, A) in robot units, the noise they came from, and what they were selected from.
+
+    `info` holds what hooks say about the chunks, each (B, ...).
+    """
 
     chunk: NDArray[np.float32]
     noise: NDArray[np.float32] | None
     candidates: NDArray[np.float32] | None = None
     index: NDArray[np.int64] | None = None
+    info: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 @torch.no_grad()
@@ -82,7 +88,20 @@ def plan_chunks(
         chunk = sample_chunk(chunk_policy, request, noise=noise, hooks=refiner.hooks)
     else:
         chunk = policy.chunk(request, noise=noise)
-    return Planned(chunk.numpy(force=True), None if noise is None else noise.numpy(force=True))
+    return Planned(
+        chunk.numpy(force=True), None if noise is None else noise.numpy(force=True), info=_info(refiner.hooks)
+    )
+
+
+def _info(hooks: Sequence[DenoiseHook]) -> dict[str, NDArray[Any]]:
+    """What hooks say about the last chunk, by name; two of one kind would overwrite each other."""
+    found: dict[str, NDArray[Any]] = {}
+    for hook in hooks:
+        said = {key: value.numpy(force=True) for key, value in hook.info().items()}
+        if twice := sorted(found.keys() & said.keys()):
+            raise ValueError(f"two hooks report {', '.join(twice)}; a refiner takes one hook of a kind")
+        found |= said
+    return found
 
 
 def _observation(

@@ -33,7 +33,7 @@ class Proposed:
         action: The same after correction (B, A), robot units.
         chunk_id: Chunk that they come from; -1 without one.
         chunk_index: Their position in it; -1 without one.
-        info: The corrector's diagnostics, each (B, ...).
+        info: Diagnostics of hooks and corrector, each (B, ...).
     """
 
     base: NDArray[np.float64]
@@ -90,6 +90,7 @@ class _Plan:
     noise: NDArray[np.float32] | None
     id: int
     first_step: int
+    info: Mapping[str, NDArray[Any]]
 
 
 class PolicyProposer:
@@ -145,7 +146,8 @@ class PolicyProposer:
         index = self._spec.first_action + self._step - plan.first_step
         correction = self._correct(plan.chunk, index)
         self._base = plan.chunk[:, index].astype(np.float64)
-        return Proposed(self._base, correction.action, plan.id, index, correction.info)
+        info = {**plan.info, **correction.info}
+        return Proposed(self._base, correction.action, plan.id, index, info)
 
     def executed(self, action: NDArray[np.float64]) -> None:
         """Take what was executed, (B, A), robot units; NaN in rows that have ended."""
@@ -182,7 +184,7 @@ class PolicyProposer:
             episode_ids=[row.name for row in self._rows],
             deterministic=self._deterministic,
         )
-        plan = _Plan(result.chunk, result.noise, self._chunks, self._step)
+        plan = _Plan(result.chunk, result.noise, self._chunks, self._step, result.info)
         self._chunks += 1
         self._record(plan, result, delay)
         return plan

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from robot_rl.correct.corrector import Corrector  # noqa: TC004 - as above
     from robot_rl.noise.policy import NoisePolicy  # noqa: TC004 - as above
     from robot_rl.select.selector import Selector  # noqa: TC004 - as above
+    from robot_rl.student import Student  # noqa: TC004 - as above
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Refiner:
         noise: Chooses the initial noise.
         hooks: Guide the denoising, in order.
         select: Chooses among candidates.
+        student: A policy trained from the base that proposes in its place; the other parts act on it.
         base_hash: Hash of the policy it was made for; empty for any.
         version: Hash of the parts; recorded with every episode.
         facts: Further facts of the manifest.
@@ -31,6 +33,7 @@ class Refiner:
     noise: NoisePolicy | None = None
     hooks: Sequence[DenoiseHook] = ()
     select: Selector | None = None
+    student: Student | None = None
     base_hash: str = ""
     version: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)

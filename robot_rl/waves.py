@@ -22,7 +22,8 @@ class EpisodeResult:
     steps: int
     """control steps until the episode ended"""
     facts: Mapping[str, float] = field(default_factory=dict)
-    """the task's diagnostics at the end, and the largest contact force in N where it is measured"""
+    """the task's diagnostics at the end, the largest contact force in N where it is measured, and the share
+    of steps in which each hook that says so was active"""
 
     def to_json(self) -> dict[str, Any]:
         """JSON values: seed, success, steps and the facts side by side."""
@@ -95,6 +96,7 @@ def summarise(episode: "Episode") -> EpisodeResult:
     facts = {name: float(value) for name, value in episode.metadata.items() if _is_number(value)}
     if "contact_force_n" in episode.extra:
         facts["max_contact_force_n"] = float(episode.extra["contact_force_n"].max())
+    facts |= {f"{key}_share": float(v.mean()) for key, v in episode.extra.items() if key.endswith(".active")}
     return EpisodeResult(episode.seed, episode.success, len(episode), facts)
 
 

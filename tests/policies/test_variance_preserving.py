@@ -54,6 +54,20 @@ def test_untouched_steps_equal_the_plain_scheduler_to_the_bit() -> None:
         assert torch.equal(sample(policy, context, noise, hooks), native)
 
 
+def test_rows_that_a_hook_left_alone_equal_the_plain_scheduler_to_the_bit() -> None:
+    class ChangeOne(DenoiseHook):
+        def step(self, state):
+            offset = torch.tensor([0.0, 0.3, 0.0])[:, None, None]
+            return state.x + offset, state.velocity - offset
+
+    policy = ConstantVelocity()
+    context = policy.encode(request(3).observation)
+    noise = torch.randn(3, 4, 3, generator=torch.Generator().manual_seed(3))
+    plain, changed = sample(policy, context, noise), sample(policy, context, noise, [ChangeOne()])
+    assert torch.equal(changed[[0, 2]], plain[[0, 2]])
+    assert not torch.allclose(changed[1], plain[1])
+
+
 def test_evaluated_velocity_equals_the_velocity_at_the_view() -> None:
     policy = ConstantVelocity()
     context = policy.encode(request(2).observation)

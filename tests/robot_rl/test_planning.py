@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import sim
 from policies.checkpoint import load
 from policies.hooks import DenoiseHook
 from policies.noise import draw_noise
@@ -14,8 +15,9 @@ from robot_rl.control import run_wave
 from robot_rl.noise.policy import NoisePolicy
 from robot_rl.refiner import Refiner
 from robot_rl.select.selector import Selector
+from robot_rl.waves import summarise
 from tests.robot_rl.scripted import CountingEnv, RampPolicy
-from tests.robot_rl.toy import save_toy_policy
+from tests.robot_rl.toy import TOY, save_toy_policy
 
 ENDLESS = {"endless": True}
 
@@ -71,6 +73,29 @@ def test_the_selected_candidate_is_executed_and_all_are_recorded():
         assert first.index == first.candidates.sum((1, 2)).argmin()
         np.testing.assert_array_equal(first.actions, first.candidates[first.index])
         np.testing.assert_array_equal(episode.action_base[:3].astype(np.float32), first.actions[:3])
+
+
+class Says(DenoiseHook):
+    """Reports which chunk this is, and an activity of 0 and 1 in turn."""
+
+    def __init__(self):
+        self.chunks = 0
+
+    def end_chunk(self, chunk):
+        self.chunks += 1
+
+    def info(self):
+        return {"says.chunk": torch.tensor([self.chunks]), "says.active": torch.tensor([self.chunks % 2])}
+
+
+def test_what_a_hook_reports_is_recorded_with_each_step_of_its_chunk(tmp_path):
+    policy = load(save_toy_policy(tmp_path))
+    (episode,) = run_wave([sim.make(TOY, hopeless_seeds=99)], [3], policy, Refiner(hooks=[Says()]))
+    assert len(episode) == 12
+    np.testing.assert_array_equal(episode.extra["says.chunk"], np.repeat(np.arange(1, 7), 2))
+    assert summarise(episode).facts["says.active_share"] == 0.5
+    with pytest.raises(ValueError, match=r"two hooks report says\.active, says\.chunk"):
+        run_wave([sim.make(TOY)], [3], policy, Refiner(hooks=[Says(), Says()]))
 
 
 def test_rows_that_select_do_not_depend_on_their_neighbours():
