@@ -189,6 +189,15 @@ class ActionSpec:
         self._refuse(array, np.isnan(array), "not a number")
         return np.clip(array, self.low, self.high)
 
+    def hold(self, last: ArrayLike) -> NDArray[np.float64]:
+        """Return what leaves the robot where it is: no further delta, and the last absolute targets.
+
+        Args:
+            last: The last actions, (..., A), robot units.
+        """
+        delta = np.concatenate([np.full(group.size, group.mode == "delta") for group in self.groups])
+        return np.where(delta, np.clip(0.0, self.low, self.high), self._array(last))
+
     def validate(self, action: ArrayLike, *, tolerance: float = 0.0) -> NDArray[np.float64]:
         """Return actions (..., A) as float64 if every value is finite and within the limits.
 

@@ -107,10 +107,7 @@ class SafetyGuard:
         """
         if not math.isfinite(now):
             raise ValueError(f"now is {now}; a finite number of seconds is needed.")
-        start = np.where(
-            self._delta, np.clip(0.0, self.spec.low, self.spec.high), np.asarray(current, np.float64)
-        )
-        self._last = self.spec.validate(start)
+        self._last = self.spec.validate(self.spec.hold(current))
         self._now = now
         self._stopped = ""
 
@@ -198,9 +195,8 @@ class SafetyGuard:
 
     def _hold(self, because: str) -> Guarded:
         assert self._last is not None
-        still = np.where(self._delta, np.clip(0.0, self.spec.low, self.spec.high), self._last)
-        self._last = still
-        return Guarded(still.copy(), because, "held")
+        self._last = self.spec.hold(self._last)
+        return Guarded(self._last.copy(), because, "held")
 
     def _difference(
         self, wanted: NDArray[np.float64], inside: NDArray[np.float64], slow: NDArray[np.float64]

@@ -22,10 +22,12 @@ class Proposal:
     Attributes:
         action: After correction, (A,), robot units.
         command_id: Number of the command; grows by one per control step.
+        hold: Why the robot should hold still, which the action does; empty for a proposal of the policy.
     """
 
     action: NDArray[np.float64]
     command_id: int
+    hold: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,14 @@ class Arbiter(Protocol):
         """Learn that the row's environment was reset with `seed`."""
         ...
 
+    def control(self, stamp: float) -> Source:
+        """Say who holds control in the step that begins at monotonic time `stamp` (s).
+
+        Asked once per control step, before anything is proposed: when the policy gets control back, it plans
+        from what the robot sees then.
+        """
+        ...
+
     def resolve(self, proposal: Proposal, stamp: float) -> Executed:
         """Answer a proposal made at monotonic time `stamp` (s).
 
@@ -78,6 +88,11 @@ class LimitArbiter:
     def begin_episode(self, seed: int) -> None:
         """Nothing depends on the episode."""
 
+    def control(self, stamp: float) -> Source:
+        """The policy, always."""
+        del stamp
+        return Source.POLICY
+
     def resolve(self, proposal: Proposal, stamp: float) -> Executed:
         """Answer a proposal; see `Arbiter.resolve`."""
         del stamp
@@ -88,6 +103,8 @@ class LimitArbiter:
                 "executed. Its weights or its observation are not finite."
             )
         action = self._spec.clip(proposal.action)
+        if proposal.hold:
+            return Executed(action, Source.PAUSED, proposal.hold, proposal.command_id)
         because = "" if np.array_equal(action, proposal.action) else "limited to the action's range"
         return Executed(action, Source.POLICY, because, proposal.command_id)
 
@@ -106,6 +123,11 @@ class ExpertArbiter:
     def begin_episode(self, seed: int) -> None:
         """Have an expert made for the episode; its noise follows from the seed."""
         self._expert = self._task.expert(seed)
+
+    def control(self, stamp: float) -> Source:
+        """The expert, always."""
+        del stamp
+        return Source.DEMO
 
     def resolve(self, proposal: Proposal, stamp: float) -> Executed:
         """Execute what the expert does, whatever the policy proposes; see `Arbiter.resolve`."""

@@ -17,6 +17,8 @@ from data.features import differences
 from data.records import Episode, EpisodeBuilder
 from hardware.clock import SimulatedClock, WallClock
 from robot_rl.arbiter import Arbiter, LimitArbiter
+from robot_rl.pace import Pace
+from robot_rl.planner import SimulatedPlanner
 from robot_rl.proposing import NoProposer, PolicyProposer
 from robot_rl.refiner import Refiner
 from robot_rl.rows import Row
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from hardware.clock import Clock
     from policies.policy import Policy
+    from robot_rl.planner import Planner
     from robot_rl.proposing import Proposer
     from sim.task import Task
 
@@ -40,7 +43,8 @@ class LoopConfig:
     Attributes:
         deterministic: Whether correctors act without exploration.
         gain: Share of the correction applied, 0 .. 1; recorded per step.
-        delay: Control steps that pass while a chunk is computed; its first `delay` actions are skipped.
+        delay: Control steps that pass while a chunk is computed, in simulated time; its first `delay` actions
+            are skipped.
         stream: Keeps the base's noise and the exploration of different uses of one seed apart.
         operator: Who demonstrates or may intervene; recorded with the episode.
     """
@@ -74,6 +78,7 @@ class ControlLoop:
         clock: Paces the steps at the action's rate and gives the recorded times. None: as fast as it goes,
             with the computer's time.
         arbiters: One per row; the action's limits alone when None.
+        planner: Computes the chunks. None: in simulated time, with the delay of `config`.
 
     Raises:
         ValueError: The refiner was made for another base, the policy for another task, the delay does not
@@ -90,12 +95,14 @@ class ControlLoop:
         *,
         clock: Clock | None = None,
         arbiters: Sequence[Arbiter] | None = None,
+        planner: Planner | None = None,
     ) -> None:
         from sim.task import task_of  # here, because importing sim chooses the library that MuJoCo draws with
 
         self.config = config or LoopConfig()
         self.refiner = refiner or Refiner()
         self.policy, self.clock = policy, clock or WallClock()
+        self._planner = planner or SimulatedPlanner(self.config.delay)
         self._paced = clock is not None
         self._envs = list(envs)
         self.tasks = [task_of(env) for env in self._envs]
@@ -145,15 +152,16 @@ class ControlLoop:
             raise ValueError(f"{len(seeds)} seeds for {len(self._envs)} rows; one each is needed.")
         rows = [self._start(number, int(seed), options) for number, seed in enumerate(seeds)]
         proposer = self._proposer(rows)
-        due = self.clock.now()
         proposer.observe(_stacked(rows))
+        pace = Pace(self.clock, self._limits.rate_hz) if self._paced else None
         while any(row.ended is None for row in rows):
             active = self._tick(rows, proposer)
             if on_step is not None:
                 on_step(active)
-            if self._paced:
-                due += 1.0 / self._limits.rate_hz
-                self.clock.sleep_until(due)
+            if pace is not None:
+                pace.wait()
+        for row in rows:
+            row.builder.metadata |= {} if pace is None else pace.facts()
         return [row.builder.finish(row.outcome) for row in rows]
 
     def _start(self, number: int, seed: int, options: Mapping[str, Any] | None) -> Row:
@@ -185,16 +193,19 @@ class ControlLoop:
             self.refiner,
             rows,
             self.tasks,
+            planner=self._planner,
             deterministic=config.deterministic,
             gain=config.gain,
-            delay=config.delay,
         )
 
     def _tick(self, rows: Sequence[Row], proposer: Proposer) -> int:
         """Run one control step in every row that has not ended; the number of those rows."""
-        proposed = proposer.propose()
-        executed = np.full_like(proposed.base, np.nan)
         active = [number for number, row in enumerate(rows) if row.ended is None]
+        stamp, returned = self.clock.now(), np.zeros(len(rows), np.bool_)
+        for number in active:
+            returned[number] = rows[number].returned(stamp)
+        proposed = proposer.propose(returned)
+        executed = np.full_like(proposed.base, np.nan)
         for number in active:
             executed[number] = rows[number].act(number, proposed, gain=self.config.gain, clock=self.clock)
         proposer.executed(executed)

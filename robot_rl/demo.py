@@ -198,7 +198,7 @@ def evaluation(config: DemoConfig, policy: Path, refiner: Path | None) -> Evalua
     """How the base in ``policy``, alone or refined, is evaluated on the held-out seeds of ``config.seed``."""
     return EvaluateConfig(
         policy=policy,
-        refiner=refiner,
+        refiner=() if refiner is None else (refiner,),
         task=config.task,
         episodes=config.episodes,
         seed=EVALUATION_SEEDS + 10_000 * config.seed,

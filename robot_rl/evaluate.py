@@ -36,8 +36,8 @@ class EvaluateConfig(TaskSettings):
 
     policy: Path
     """folder of the base policy"""
-    refiner: Path | None = None
-    """folder of what refines it; none measures the base alone"""
+    refiner: tuple[Path, ...] = ()
+    """folders of what refines it, put together; none measures the base alone"""
     task: str = "peg-insert"
     """task name, Gymnasium id or module:Class"""
     episodes: int = 200
@@ -50,6 +50,8 @@ class EvaluateConfig(TaskSettings):
     """episodes that run as one batch; outcomes can depend on it in the last bits"""
     gain: float = 1.0
     """share of the correction that is applied, 0 to 1"""
+    delay: int = 0
+    """control steps that pass while a chunk is computed; the robot goes on with the old one"""
     device: str = "cpu"
     """torch device of the networks"""
     json: Path | None = None
@@ -76,6 +78,8 @@ class EvaluateConfig(TaskSettings):
             )
         if not 0.0 <= self.gain <= 1.0:
             raise ValueError(f"gain is {self.gain}, allowed is 0 to 1")
+        if self.delay < 0:
+            raise ValueError(f"delay is {self.delay}, allowed is 0 or more control steps")
         outside = [seed for seed in self.record if seed not in self.seeds]
         if outside:
             raise ValueError(

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from safetensors.torch import save_file
 
 from data.imports import ImportPathError, import_object, import_path
-from data.manifest import atomic_write_json
+from data.manifest import atomic_write_json, sha256_bytes
 from policies.checkpoint import read_tensors
 from policies.hashing import tensors_hash
 from robot_rl.provenance import versions
 from robot_rl.refiner import Refiner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
-FORMAT = 1
+FORMAT = 2
 SLOTS = ("student", "noise", "hooks", "select", "correct")
 """Places a part can take, in the order they act."""
 
@@ -89,13 +89,62 @@ def save_refiner(folder: Path | str, refiner: Refiner, facts: Mapping[str, Any] 
 
 
 def version_of(refiner: Refiner) -> str:
-    """Hash of the tensors of all parts; what `save_refiner` gives as version.
+    """Hash of class, configuration and tensors of all parts; what `save_refiner` gives as version.
 
     Raises:
         TypeError: A part cannot be saved.
     """
-    named = [(name, _tensors(part)) for _, name, part in _parts(refiner)]
-    return tensors_hash({f"{name}.{key}": value for name, tensors in named for key, value in tensors.items()})
+    return _version(
+        [(name, import_path(type(part)), part.payload(), _tensors(part)) for _, name, part in _parts(refiner)]
+    )
+
+
+def _version(parts: Sequence[tuple[str, str, Mapping[str, Any], Mapping[str, Tensor]]]) -> str:
+    """Hash of (name, class, payload, tensors) of each part."""
+    tensors = {f"{name}.{key}": value for name, _, _, found in parts for key, value in found.items()}
+    described = json.dumps([[name, kind, payload] for name, kind, payload, _ in parts], sort_keys=True)
+    return sha256_bytes(f"{described}\n{tensors_hash(tensors)}".encode())
+
+
+def load_refiners(folders: Sequence[Path | str], *, device: str = "cpu") -> Refiner:
+    """Read several refiners and put them together; see `compose`.
+
+    Args:
+        folders: As `load_refiner` takes them.
+        device: Where their networks run.
+
+    Raises:
+        FileNotFoundError: There is no refiner in one of them.
+        ValueError: One cannot be read, or they cannot act together.
+    """
+    return compose([load_refiner(folder, device=device) for folder in folders])
+
+
+def compose(refiners: Sequence[Refiner]) -> Refiner:
+    """Put refiners of one base together: all hooks by their `order`, and one of each other part.
+
+    Raises:
+        ValueError: There is none, two fill the same place, or they were made for different bases.
+    """
+    if len(refiners) == 1:
+        return refiners[0]
+    bases = {refiner.base_hash for refiner in refiners if refiner.base_hash}
+    if len(bases) != 1 and (bases or not refiners):
+        raise ValueError(
+            f"Refiners of {len(bases)} bases cannot act together ({', '.join(sorted(bases)) or 'none given'})"
+            "; give refiners of one base."
+        )
+    single: dict[str, Any] = {}
+    for slot in ("student", "noise", "select", "correct"):
+        parts = [part for refiner in refiners if (part := getattr(refiner, slot)) is not None]
+        if len(parts) > 1:
+            names = ", ".join(type(part).__name__ for part in parts)
+            raise ValueError(f"Only one part can {slot!r}, not {len(parts)} ({names}); leave one out.")
+        single[slot] = parts[0] if parts else None
+    hooks = sorted((hook for refiner in refiners for hook in refiner.hooks), key=lambda hook: hook.order)
+    composed = Refiner(**single, hooks=tuple(hooks), base_hash=next(iter(bases), ""))
+    facts = {"composed": [refiner.version for refiner in refiners]}
+    return replace(composed, version=version_of(composed), facts=facts)
 
 
 def _tensors(part: SavedPart) -> dict[str, Tensor]:
@@ -136,18 +185,20 @@ def _read(folder: Path, manifest: Mapping[str, Any], device: str) -> Refiner:
         )
     slots: dict[str, Any] = {}
     hooks: list[Any] = []
-    everything: dict[str, Tensor] = {}
+    found: list[tuple[str, str, Mapping[str, Any], Mapping[str, Tensor]]] = []
     for entry in manifest["parts"]:
         tensors = read_tensors(folder / Path(entry["file"]).name, device)
         part = _find(entry["kind"]).from_payload(entry["payload"], tensors)
-        everything |= {f"{entry['file'].removesuffix('.safetensors')}.{k}": v for k, v in tensors.items()}
+        name = entry["file"].removesuffix(".safetensors")
+        found.append((name, entry["kind"], entry["payload"], tensors))
         if entry["slot"] == "hooks":
             hooks.append(part)
         else:
             slots[entry["slot"]] = part
-    if tensors_hash(everything) != manifest["version"]:
+    if _version(found) != manifest["version"]:
         raise ValueError(
-            f"The tensors in {folder} are not those of its manifest; the refiner was changed or damaged."
+            f"The parts in {folder} are not those that its manifest's version stands for; the refiner was "
+            "changed or damaged."
         )
     return Refiner(
         **slots,

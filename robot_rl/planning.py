@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from policies.hooks import DenoiseHook
     from policies.policy import Policy, PolicySpec
+    from robot_rl.plans import Previous
     from robot_rl.refiner import Refiner
     from robot_rl.select.selector import Selector
 
@@ -48,8 +49,7 @@ def plan_chunks(
     past: Sequence[Mapping[str, NDArray[Any]]],
     tasks: Sequence[str],
     generators: Sequence[np.random.Generator],
-    previous: NDArray[np.float32] | None,
-    consumed: int,
+    previous: Previous | None,
     delay: int,
     episode_ids: Sequence[str],
     deterministic: bool,
@@ -64,8 +64,7 @@ def plan_chunks(
         tasks: Task text per row.
         generators: Noise generator per row; each advances by one draw if the policy takes noise, and by what
             a selector draws.
-        previous: Base chunks in execution, (B, H, A).
-        consumed: Steps of them executed.
+        previous: Base chunks in execution.
         delay: Control steps until the new chunk can act.
         episode_ids: Name per row.
         deterministic: Whether the noise policy explores.
@@ -73,8 +72,10 @@ def plan_chunks(
     rows = len(tasks)
     request = ChunkRequest(
         observation=_observation(policy.spec, past, tasks),
-        previous_chunk=None if previous is None else torch.from_numpy(previous),
-        consumed=torch.full((rows,), consumed),
+        previous_chunk=None if previous is None else torch.from_numpy(previous.chunk),
+        consumed=torch.zeros(rows, dtype=torch.int64)
+        if previous is None
+        else torch.from_numpy(previous.consumed),
         delay=torch.full((rows,), delay),
         episode_ids=tuple(episode_ids),
     )

@@ -10,18 +10,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from data.records import Chunk
 from robot_rl.correct.corrector import Correction, CorrectorInput
 from robot_rl.correct.history import History
+from robot_rl.plans import Plans
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from policies.policy import Policy
+    from robot_rl.planner import Planner
     from robot_rl.planning import Planned
+    from robot_rl.plans import Previous
     from robot_rl.refiner import Refiner
     from robot_rl.rows import Row
     from sim.task import Task
+
+
+NO_CHUNK = "no chunk is ready"
+"""Why a row holds still."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +35,19 @@ class Proposed:
     """The proposal for one control step; NaN where nobody proposes anything.
 
     Attributes:
-        base: The frozen policy's actions (B, A), robot units.
+        base: The frozen policy's actions (B, A), robot units; what holds the robot still where there is none.
         action: The same after correction (B, A), robot units.
-        chunk_id: Chunk that they come from; -1 without one.
-        chunk_index: Their position in it; -1 without one.
+        chunk_id: Chunk that they come from, (B,); -1 without one.
+        chunk_index: Their position in it, (B,); -1 without one.
+        hold: Why a row should hold still instead, one text per row; empty where it should not.
         info: Diagnostics of hooks and corrector, each (B, ...).
     """
 
     base: NDArray[np.float64]
     action: NDArray[np.float64]
-    chunk_id: int = -1
-    chunk_index: int = -1
+    chunk_id: NDArray[np.int64]
+    chunk_index: NDArray[np.int64]
+    hold: tuple[str, ...]
     info: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
@@ -50,8 +58,13 @@ class Proposer(Protocol):
         """Take the present observation, each value (B, ...)."""
         ...
 
-    def propose(self) -> Proposed:
-        """Return the proposal for this control step."""
+    def propose(self, returned: NDArray[np.bool_]) -> Proposed:
+        """Return the proposal for this control step.
+
+        Args:
+            returned: Rows (B,) in which the policy gets control back in this step. What was planned before is
+                forgotten there: the robot is elsewhere now.
+        """
         ...
 
     def executed(self, action: NDArray[np.float64]) -> None:
@@ -68,42 +81,32 @@ class NoProposer:
     """
 
     def __init__(self, rows: int, size: int) -> None:
-        nothing = np.full((rows, size), np.nan)
-        self._nothing = Proposed(nothing, nothing)
+        nothing, none = np.full((rows, size), np.nan), np.full(rows, -1)
+        self._nothing = Proposed(nothing, nothing, none, none, ("",) * rows)
 
     def observe(self, observation: Mapping[str, NDArray[Any]]) -> None:
         """See `Proposer`."""
 
-    def propose(self) -> Proposed:
+    def propose(self, returned: NDArray[np.bool_]) -> Proposed:
         """Return NaN; see `Proposer`."""
+        del returned
         return self._nothing
 
     def executed(self, action: NDArray[np.float64]) -> None:
         """See `Proposer`."""
 
 
-@dataclass
-class _Plan:
-    """A batch of chunks in execution."""
-
-    chunk: NDArray[np.float32]
-    noise: NDArray[np.float32] | None
-    id: int
-    first_step: int
-    info: Mapping[str, NDArray[Any]]
-
-
 class PolicyProposer:
-    """Asks the policy for chunks when they are due, and has each step's action corrected.
+    """Has chunks planned when they are due, and each step's action corrected.
 
     Args:
         policy: The frozen base.
         refiner: What is added to it.
         rows: The loop's rows; their chunks are recorded, their generators drawn from.
         tasks: Task per row; its text is read anew for each chunk.
+        planner: Computes the chunks.
         deterministic: Whether nothing explores.
         gain: Share of the correction applied.
-        delay: Control steps that pass while a chunk is computed.
     """
 
     def __init__(
@@ -113,21 +116,21 @@ class PolicyProposer:
         rows: Sequence[Row],
         tasks: Sequence[Task],
         *,
+        planner: Planner,
         deterministic: bool,
         gain: float,
-        delay: int,
     ) -> None:
         self._policy, self._refiner, self._rows, self._tasks = policy, refiner, rows, tasks
-        self._deterministic, self._gain, self._delay = deterministic, gain, delay
+        self._deterministic, self._gain = deterministic, gain
         self._spec, self._corrector = policy.spec, refiner.correct
+        self._plans = Plans(policy.spec, planner, self._compute, rows)
         keys = self._corrector.history_keys if self._corrector else ()
         length = self._corrector.history_length if self._corrector else 0
         self._history = History(keys, length, self._spec.action_spec.size)
         self._past: deque[Mapping[str, NDArray[Any]]] = deque(maxlen=self._spec.observation_steps)
-        self._step, self._chunks = 0, 0
-        self._plan: _Plan | None = None
-        self._next: _Plan | None = None
+        self._last: NDArray[np.float64] = np.zeros((len(rows), self._spec.action_spec.size))
         self._base: NDArray[np.float64] | None = None
+        self._step = 0
         if self._corrector:
             self._corrector.begin_episode(np.arange(len(rows)))
         for hook in refiner.hooks:
@@ -137,79 +140,69 @@ class PolicyProposer:
         """Take the present observation, each value (B, ...); after a step, plan anew if a chunk is due."""
         self._history.observe(observation)
         self._past.append(observation)
-        if self._plan is not None:
-            self._plan = self._replan(self._plan)
+        if self._step:
+            self._plans.advance(self._step)
 
-    def propose(self) -> Proposed:
-        """Return the proposal for this control step."""
-        plan = self._plan = self._ask(delay=0) if self._plan is None else self._replan(self._plan)
-        index = self._spec.first_action + self._step - plan.first_step
-        correction = self._correct(plan.chunk, index)
-        self._base = plan.chunk[:, index].astype(np.float64)
-        info = {**plan.info, **correction.info}
-        return Proposed(self._base, correction.action, plan.id, index, info)
+    def propose(self, returned: NDArray[np.bool_]) -> Proposed:
+        """Return the proposal for this control step; see `Proposer`."""
+        self._plans.forget(returned)
+        self._plans.advance(self._step)
+        index, ready = self._plans.index(self._step)
+        correction = self._correct(self._plans.chunk, index)
+        base = self._plans.chunk[np.arange(len(index)), index].astype(np.float64)
+        action = correction.action
+        if not ready.all():
+            still = self._spec.action_spec.hold(self._last)
+            base = np.where(ready[:, None], base, still)
+            action = np.where(ready[:, None], action, still)
+        self._base = base
+        hold = tuple("" if fine else NO_CHUNK for fine in ready)
+        return Proposed(
+            base,
+            action,
+            np.where(ready, self._plans.id, -1),
+            np.where(ready, index, -1),
+            hold,
+            {**self._plans.info, **correction.info},
+        )
 
     def executed(self, action: NDArray[np.float64]) -> None:
         """Take what was executed, (B, A), robot units; NaN in rows that have ended."""
         base = self._base
         assert base is not None, "a step is proposed before it is executed"
         # A row that has ended counts as uncorrected.
-        done = np.where(np.isfinite(action), action, np.where(np.isfinite(base), base, 0.0))
-        self._history.act(done - base)
+        self._last = np.where(np.isfinite(action), action, np.where(np.isfinite(base), base, 0.0))
+        self._history.act(self._last - base)
         self._step += 1
 
-    def _replan(self, plan: _Plan) -> _Plan:
-        """Ask for a chunk when one is due; the plan to follow, a new one when this has been executed."""
-        consumed = self._step - plan.first_step
-        due = self._spec.executed_steps + (self._delay if plan.id else 0)
-        if self._next is None and consumed >= due - self._delay:
-            self._next = self._ask(self._delay, consumed)
-        if self._next is None or consumed < due:
-            return plan
-        plan, self._next = self._next, None
-        return plan
-
-    def _ask(self, delay: int, consumed: int = 0) -> _Plan:
+    def _compute(self, rows: Sequence[int], previous: Previous | None) -> Callable[[int], Planned]:
+        """What computes the chunks of some rows, from what is known now."""
         from robot_rl.planning import plan_chunks  # keeps torch out of the loop's import
 
-        result = plan_chunks(
-            self._policy,
-            self._refiner,
-            past=list(self._past),
-            tasks=[task.task_text for task in self._tasks],
-            generators=[row.noise_rng for row in self._rows],
-            previous=None if self._plan is None else self._plan.chunk,
-            consumed=consumed,
-            delay=delay,
-            episode_ids=[row.name for row in self._rows],
-            deterministic=self._deterministic,
-        )
-        plan = _Plan(result.chunk, result.noise, self._chunks, self._step, result.info)
-        self._chunks += 1
-        self._record(plan, result, delay)
-        return plan
+        past = [{key: value[rows] for key, value in frame.items()} for frame in self._past]
+        tasks = [self._tasks[row].task_text for row in rows]
+        chosen = [self._rows[row] for row in rows]
 
-    def _record(self, plan: _Plan, result: Planned, delay: int) -> None:
-        for number, row in enumerate(self._rows):
-            # A row that was cut off in this very step still needs the plan of its last observation.
-            if row.ended is not None and row.ended != self._step:
-                continue
-            chunk = Chunk(
-                id=plan.id,
-                first_step=plan.first_step,
-                actions=plan.chunk[number],
-                noise=None if plan.noise is None else plan.noise[number],
+        def compute(delay: int) -> Planned:
+            return plan_chunks(
+                self._policy,
+                self._refiner,
+                past=past,
+                tasks=tasks,
+                generators=[row.noise_rng for row in chosen],
+                previous=previous,
                 delay=delay,
-                candidates=None if result.candidates is None else result.candidates[number],
-                index=None if result.index is None else int(result.index[number]),
+                episode_ids=[row.name for row in chosen],
+                deterministic=self._deterministic,
             )
-            row.builder.add_chunk(chunk)
 
-    def _correct(self, chunk: NDArray[np.float32], index: int) -> Correction:
+        return compute
+
+    def _correct(self, chunk: NDArray[np.float32], index: NDArray[np.int64]) -> Correction:
         request = CorrectorInput(
             observation=self._past[-1],
             base_chunk=chunk,
-            index=np.full(len(self._rows), index),
+            index=index,
             history=self._history,
             deterministic=self._deterministic,
             generators=tuple(row.explore_rng for row in self._rows),

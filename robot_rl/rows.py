@@ -39,6 +39,7 @@ class Row:
         explore_rng: Exploration of the corrector.
         ended: Steps of the episode once it is over.
         outcome: How it ended.
+        holder: Who held control in the last step.
     """
 
     name: str
@@ -51,8 +52,14 @@ class Row:
     explore_rng: np.random.Generator
     ended: int | None = None
     outcome: Outcome = Outcome.UNKNOWN
+    holder: Source | None = None
     _source: Source | None = field(default=None, init=False)
     _segment: int = field(default=-1, init=False)
+
+    def returned(self, stamp: float) -> bool:
+        """Ask who holds control in the step that begins at `stamp` (s); whether the policy gets it back."""
+        before, self.holder = self.holder, self.arbiter.control(stamp)
+        return self.holder is Source.POLICY and before not in {None, Source.POLICY}
 
     def act(self, number: int, proposed: Proposed, *, gain: float, clock: Clock) -> NDArray[np.float64]:
         """Execute and record one step.
@@ -67,7 +74,8 @@ class Row:
             The executed action (A,), robot units.
         """
         stamp, wall, count = clock.now(), clock.wall(), len(self.builder)
-        executed = self.arbiter.resolve(Proposal(proposed.action[number], count), stamp)
+        proposal = Proposal(proposed.action[number], count, proposed.hold[number])
+        executed = self.arbiter.resolve(proposal, stamp)
         if executed.source is not self._source:
             self._source, self._segment = executed.source, self._segment + 1
         taken = take_step(self.env, executed.action, self.seed, count)
@@ -76,8 +84,8 @@ class Row:
             action_base=proposed.base[number],
             action_policy=proposed.action[number],
             action_intended=executed.intended,
-            chunk_id=proposed.chunk_id,
-            chunk_index=proposed.chunk_index,
+            chunk_id=int(proposed.chunk_id[number]),
+            chunk_index=int(proposed.chunk_index[number]),
             source=executed.source,
             segment_id=self._segment,
             segment_kind=executed.segment_kind,

@@ -64,11 +64,11 @@ class WaveRunner:
     def __init__(self, config: "EvaluateConfig") -> None:
         import sim
         from policies.checkpoint import load
-        from robot_rl.parts import load_refiner
+        from robot_rl.parts import load_refiners
 
-        self._gain, self._folder = config.gain, config.policy
+        self._gain, self._delay, self._folder = config.gain, config.delay, config.policy
         self._policy = load(config.policy, device=config.device)
-        self._refiner = None if config.refiner is None else load_refiner(config.refiner, device=config.device)
+        self._refiner = load_refiners(config.refiner, device=config.device) if config.refiner else None
         self._envs = [sim.make(config.task, **config.task_arguments) for _ in range(config.batch)]
 
     def __call__(self, wave: Wave) -> WaveResult:
@@ -76,7 +76,14 @@ class WaveRunner:
         before = self._policy.hash()
         try:
             with one_torch_thread():
-                episodes = run_wave(self._envs, wave.seeds, self._policy, self._refiner, gain=self._gain)
+                episodes = run_wave(
+                    self._envs,
+                    wave.seeds,
+                    self._policy,
+                    self._refiner,
+                    gain=self._gain,
+                    delay=self._delay,
+                )
         except TaskMisfitError as error:
             task = made_for(self._folder) or "with the name of the task it was made for"
             raise TaskMisfitError(f"{str(error).rstrip('.')}. Give --task {task}.") from error

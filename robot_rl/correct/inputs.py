@@ -131,9 +131,19 @@ def base_actions(episode: Episode, executed_steps: int, *, bootstrap: bool) -> N
     return joined
 
 
+def _first_action(episode: Episode) -> int:
+    """Index in a chunk of the action for the observation it answers."""
+    first_steps = {chunk.id: chunk.first_step for chunk in episode.chunks}
+    planned = np.flatnonzero(episode.chunk_id >= 0)
+    if not planned.size:
+        raise ValueError(f"Episode {episode.id} has no step from a chunk; record it with the control loop.")
+    row = int(planned[0])
+    return int(episode.chunk_index[row]) - (row - first_steps[int(episode.chunk_id[row])])
+
+
 def _planned_after(episode: Episode, executed_steps: int) -> NDArray[Any]:
     """Base action planned for the observation after the last step, (A,)."""
-    steps, first = len(episode), int(episode.chunk_index[0])
+    steps, first = len(episode), _first_action(episode)
     ready = [chunk for chunk in episode.chunks if chunk.first_step + chunk.delay <= steps]
     if ready:
         index = first + steps - ready[-1].first_step

@@ -53,7 +53,7 @@ def _evaluation(cell: Cell, refiner: Path | None) -> Mapping[str, Any]:
         raise StudyError("the parameter policy is missing: give the folder of the base")
     config = EvaluateConfig(
         policy=Path(policy),
-        refiner=refiner,
+        refiner=() if refiner is None else (refiner,),
         task=cell.task,
         **read_settings(cell.options).task_settings,
         episodes=cell.episodes,

@@ -97,7 +97,7 @@ def constant(cell: Cell, out: Path) -> Mapping[str, Any]:
         refiner = _save(ConstantOffset(offset), place)
         trial = EvaluateConfig(
             policy=policy,
-            refiner=refiner,
+            refiner=(refiner,),
             task=cell.task,
             **read_settings(cell.options).task_settings,
             episodes=grid.trials,

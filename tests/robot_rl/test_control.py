@@ -10,7 +10,7 @@ from hardware.clock import SimulatedClock
 from robot_rl.arbiter import Executed, LimitArbiter, Proposal
 from robot_rl.control import ControlLoop, LoopConfig, run_wave
 from robot_rl.refiner import Refiner
-from tests.robot_rl.scripted import FEATURES, CountingEnv, RampPolicy, Shift
+from tests.robot_rl.scripted import FEATURES, SPEC, CountingEnv, RampPolicy, Shift
 
 ENDLESS = {"endless": True}
 
@@ -102,11 +102,19 @@ def test_rows_end_on_their_own_and_outcomes_follow_the_environment() -> None:
     assert (len(never), never.outcome, bool(never.truncated[-1])) == (10, Outcome.FAILURE, True)
 
 
-class TakesOverAtStep:
+class TakesOverAtStep(LimitArbiter):
     """A person executes 0.5 from step 2 on for two steps."""
+
+    def __init__(self) -> None:
+        super().__init__(SPEC)
 
     def begin_episode(self, seed: int) -> None:
         assert seed == 0
+        self.asked = 0
+
+    def control(self, stamp: float) -> Source:
+        self.asked += 1
+        return Source.HUMAN if self.asked in {3, 4} else Source.POLICY
 
     def resolve(self, proposal: Proposal, stamp: float) -> Executed:
         if proposal.command_id in {2, 3}:
@@ -114,7 +122,7 @@ class TakesOverAtStep:
             return Executed(
                 hand, Source.HUMAN, "it drifts", proposal.command_id, hand, SegmentKind.CORRECTION
             )
-        return Executed(proposal.action, Source.POLICY, "", proposal.command_id)
+        return super().resolve(proposal, stamp)
 
 
 def test_a_takeover_is_a_segment_of_its_own_and_only_the_executed_action_is_the_persons() -> None:
@@ -128,11 +136,77 @@ def test_a_takeover_is_a_segment_of_its_own_and_only_the_executed_action_is_the_
     assert np.isnan(episode.action_intended[1]).all()
 
 
+def test_when_the_policy_gets_control_back_it_plans_from_what_the_robot_sees_then() -> None:
+    """LeRobot 0.6.1 goes on from the observation before the takeover, and the arm snaps back (#3747)."""
+    policy = RampPolicy(horizon=8, executed=6)
+    loop = ControlLoop([CountingEnv()], policy, arbiters=[TakesOverAtStep()])
+    (episode,) = loop.run([0], options=ENDLESS)
+    assert episode.chunk_id[:6].tolist() == [0, 0, 0, 0, 1, 1]
+    assert episode.chunk_index[:6].tolist() == [0, 1, 2, 3, 0, 1]
+    asked = policy.calls[1]
+    assert asked.previous_chunk is None
+    np.testing.assert_allclose(
+        asked.observation["observation.state"][0, 0], episode.observations["observation.state"][4]
+    )
+    # The recorded plans say the same.
+    assert [(chunk.id, chunk.first_step, chunk.delay) for chunk in episode.chunks[:2]] == [
+        (0, 0, 0),
+        (1, 4, 0),
+    ]
+
+
+def test_a_chunk_in_flight_is_dropped_when_the_policy_gets_control_back() -> None:
+    policy = RampPolicy(horizon=9, executed=4)
+    loop = ControlLoop([CountingEnv()], policy, config=LoopConfig(delay=3), arbiters=[TakesOverAtStep()])
+    (episode,) = loop.run([0], options=ENDLESS)
+    # Asked at step 1, it would have acted from step 4 on; there the policy starts afresh instead.
+    assert [(chunk.id, chunk.first_step) for chunk in episode.chunks][:3] == [(0, 0), (1, 1), (2, 4)]
+    assert episode.chunk_id[4:6].tolist() == [2, 2]
+    assert policy.calls[2].previous_chunk is None
+
+
+def test_a_takeover_in_one_row_changes_nothing_in_the_others() -> None:
+    policies, episodes = [RampPolicy(noise_share=0.1) for _ in range(2)], []
+    for policy, person in zip(policies, (LimitArbiter(SPEC), TakesOverAtStep()), strict=True):
+        envs = [CountingEnv(), CountingEnv()]
+        loop = ControlLoop(envs, policy, arbiters=[person, LimitArbiter(SPEC)])
+        episodes.append(loop.run([0, 5], options=ENDLESS))
+    (_, alone), (taken, beside) = episodes
+    # The ramp counts calls, so only the noise is compared: it is each row's own.
+    for mine, other in zip(alone.chunks, beside.chunks, strict=True):
+        assert (mine.first_step, mine.delay) == (other.first_step, other.delay)
+        np.testing.assert_array_equal(mine.noise, other.noise)
+    assert taken.chunks[2].first_step == 4
+
+
+def test_a_step_that_begins_late_is_counted_and_not_made_up_for() -> None:
+    class Stalls(SimulatedClock):
+        """The third wait ends 0.3 s late."""
+
+        waits = 0
+        due: list[float] = []  # noqa: RUF012
+
+        def sleep_until(self, t: float) -> float:
+            self.waits += 1
+            self.due.append(t)
+            super().sleep_until(t + 0.3 * (self.waits == 3))
+            return self.now() - t
+
+    clock = Stalls()
+    (episode,) = ControlLoop([CountingEnv()], RampPolicy(), clock=clock).run([0], options=ENDLESS)
+    assert episode.metadata["missed_ticks"] == 1
+    assert episode.metadata["longest_lateness_s"] == pytest.approx(0.3)
+    np.testing.assert_allclose(clock.due[:5], [0.1, 0.2, 0.3, 0.7, 0.8])
+
+
 class Pushes:
     """Somebody who always acts."""
 
     def begin_episode(self, seed: int) -> None:
         self.seed = seed
+
+    def control(self, stamp: float) -> Source:
+        return Source.DEMO
 
     def resolve(self, proposal: Proposal, stamp: float) -> Executed:
         assert np.isnan(proposal.action).all()

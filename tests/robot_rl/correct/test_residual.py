@@ -116,7 +116,7 @@ def test_a_changed_tensor_file_is_refused(tmp_path: Path) -> None:
     other = save_refiner(tmp_path / "other", Refiner(correct=ResidualCorrector(_network(trained=False))))
     assert other.version
     (tmp_path / "other" / "correct.safetensors").replace(tmp_path / "correct.safetensors")
-    with pytest.raises(ValueError, match="are not those of its manifest"):
+    with pytest.raises(ValueError, match="are not those that its manifest"):
         load_refiner(tmp_path)
 
 
@@ -160,7 +160,7 @@ def test_a_measurement_that_is_not_finite_is_refused_by_name(value: float) -> No
     ("name", "content"),
     [
         ("refiner.json", b""),
-        ("refiner.json", b'{"format": 1}'),
+        ("refiner.json", b'{"format": 2}'),
         ("refiner.json", b"[]"),
         ("correct.safetensors", b"\x80\x04K\x01."),  # a pickle
         ("correct.safetensors", b""),

@@ -65,7 +65,7 @@ def test_the_offset_is_chosen_on_the_training_seeds(tmp_path, monkeypatch):
 
     def evaluate(config):
         seeds.append(config.seed)
-        offset = load_refiner(config.refiner).correct.offset[0]
+        offset = load_refiner(config.refiner[0]).correct.offset[0]
         content = {"success_rate": offset, "episodes": [], "base_hash": "h"}
         config.json.write_text(json.dumps(content))
 
