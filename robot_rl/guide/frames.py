@@ -1,0 +1,165 @@
+"""Whole trajectories as latents, frame by frame, and the transitions between chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from policies.flow import FlowPolicy
+from robot_rl.train.demonstrations import Selection, read_demonstrations
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from data.windows import Trajectory
+    from policies.policy import ChunkPolicy
+    from robot_rl.guide.latents import Latents, LatentSource
+
+_BATCH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """Latents of every observation of some trajectories, and transitions over what a chunk executes.
+
+    Attributes:
+        latents: (N, D), raw as `LatentSource.raw` gives them, or scaled.
+        scene: how many of the first columns describe the scene.
+        trajectory: (N,) number of each frame's trajectory.
+        time: (N,) 0 at the first and 1 at the last frame of a trajectory.
+        start: (M,) frames that a transition begins with.
+        actions: (M, S, A) the actions executed from there, robot units; it ends S frames later.
+    """
+
+    latents: Float[Tensor, "N D"]
+    scene: int
+    trajectory: Int[Tensor, " N"]
+    time: Float[Tensor, " N"]
+    start: Int[Tensor, " M"]
+    actions: Float[Tensor, "M S A"]
+
+    @property
+    def end(self) -> Int[Tensor, " M"]:
+        """Frames that transitions end with, (M,)."""
+        return self.start + self.actions.shape[1]
+
+    def scaled(self, latents: Latents) -> Frames:
+        """Return the same with latents in units of spread."""
+        return Frames(
+            latents.scaled(self.latents), self.scene, self.trajectory, self.time, self.start, self.actions
+        )
+
+    def joined(self, other: Frames) -> Frames:
+        """Return the frames of both, the other's trajectories numbered on."""
+        first = int(self.trajectory.max()) + 1
+        return Frames(
+            torch.cat([self.latents, other.latents]),
+            self.scene,
+            torch.cat([self.trajectory, other.trajectory + first]),
+            torch.cat([self.time, other.time]),
+            torch.cat([self.start, other.start + len(self.latents)]),
+            torch.cat([self.actions, other.actions]),
+        )
+
+    def transitions_of(self, trajectories: Int[Tensor, " K"]) -> Int[Tensor, " M"]:
+        """Return the numbers of the transitions within some trajectories."""
+        return torch.isin(self.trajectory[self.start], trajectories).nonzero().flatten()
+
+
+def read_trajectories(policy: ChunkPolicy, path: Path, *, rollouts: bool = False) -> list[Trajectory]:
+    """Read what a policy's observations and actions were in recorded episodes.
+
+    Args:
+        policy: whose features are read.
+        path: an episode store, a run of ``robot-rl collect``, or a LeRobotDataset v3 folder.
+        rollouts: take every episode and whoever acted, instead of demonstrations that did not fail.
+
+    Raises:
+        ValueError: see `robot_rl.train.demonstrations.read_demonstrations`.
+    """
+    small = policy.config.image_size if isinstance(policy, FlowPolicy) else _picture_size(policy)
+    more: dict[str, Any] = {}
+    if rollouts:
+        more = {"sources": ("demo", "human", "policy"), "outcomes": ("success", "failure", "unknown")}
+    selection = Selection(inputs=tuple(policy.spec.features), image_size=small, **more)
+    return list(read_demonstrations(path, selection).trajectories)
+
+
+@torch.no_grad()
+def encode_frames(policy: ChunkPolicy, source: LatentSource, trajectories: Sequence[Trajectory]) -> Frames:
+    """Encode every frame with the frozen policy.
+
+    Args:
+        policy: whose encoder is used; its number of executed steps is the length of a transition.
+        source: what of its encoding is taken.
+        trajectories: with the policy's observations.
+
+    Raises:
+        ValueError: if no trajectory is as long as what a chunk executes.
+    """
+    span = policy.spec.executed_steps
+    found: list[Tensor] = []
+    owner, time, start, actions = [], [], [], []
+    first, scene = 0, 0
+    for number, trajectory in enumerate(trajectories):
+        rows = len(next(iter(trajectory.observations.values())))
+        raw, scene = _encode(policy, source, trajectory, rows)
+        found.append(raw.cpu())
+        owner.append(np.full(rows, number))
+        time.append(np.arange(rows) / max(rows - 1, 1))
+        begin = _starts(trajectory, rows, span)
+        start.append(first + begin)
+        actions.append(trajectory.actions[begin[:, None] + np.arange(span)])
+        first += rows
+    if not sum(map(len, start)):
+        raise ValueError(f"none of {len(trajectories)} trajectories has {span} consecutive actions")
+    return Frames(
+        torch.cat(found),
+        scene,
+        torch.from_numpy(np.concatenate(owner)),
+        torch.from_numpy(np.concatenate(time).astype(np.float32)),
+        torch.from_numpy(np.concatenate(start)),
+        torch.from_numpy(np.concatenate(actions).astype(np.float32)),
+    )
+
+
+def _encode(
+    policy: ChunkPolicy, source: LatentSource, trajectory: Trajectory, rows: int
+) -> tuple[Tensor, int]:
+    history = (np.arange(rows)[:, None] + np.arange(1 - policy.spec.observation_steps, 1)).clip(0)
+    parts, scene = [], 0
+    for begin in range(0, rows, _BATCH):
+        index = history[begin : begin + _BATCH]
+        observation: dict[str, Any] = {
+            key: torch.from_numpy(np.array(trajectory.observations[key][index])).to(policy.device)
+            for key in policy.spec.features
+        }
+        if policy.spec.reads_task:
+            observation["task"] = [trajectory.task] * len(index)
+        raw, scene = source.raw(observation, policy.encode(observation))
+        parts.append(raw)
+    return torch.cat(parts), scene
+
+
+def _starts(trajectory: Trajectory, rows: int, span: int) -> NDArray[np.int64]:
+    """Steps from which `span` actions follow each other without a gap, and one more frame."""
+    steps = len(trajectory.actions)
+    run = np.zeros(steps, np.int64) if trajectory.runs is None else np.asarray(trajectory.runs, np.int64)
+    usable = np.ones(steps, bool) if trajectory.usable is None else trajectory.usable
+    begin = np.arange(max(min(steps - span + 1, rows - span), 0))
+    within = begin[:, None] + np.arange(span)
+    whole = usable[within].all(1) & (run[within] == run[within[:, :1]]).all(1)
+    return np.asarray(begin[whole], np.int64)
+
+
+def _picture_size(policy: ChunkPolicy) -> tuple[int, int]:
+    sizes = [feature.shape[:2] for feature in policy.spec.features.values() if feature.is_image]
+    return (int(sizes[0][0]), int(sizes[0][1])) if sizes else (64, 64)

@@ -1,0 +1,129 @@
+"""What hooks that guide through latent dynamics share: the model, and the last steps in which they act."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor
+
+from policies.hooks import DenoiseHook
+from robot_rl.guide.dynamics import LatentDynamics
+from robot_rl.guide.latents import Latents
+from robot_rl.learn.state_tensors import below
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jaxtyping import Float
+
+    from policies.context import Context
+    from policies.hooks import DenoiseState
+    from policies.policy import ChunkPolicy
+    from policies.request import ChunkRequest
+
+
+@dataclass(frozen=True, eq=False)
+class GuideModel:
+    """Latents and their dynamics, as two kinds of guidance use them.
+
+    Attributes:
+        latents: how an observation becomes a latent.
+        dynamics: the latent after the executed steps; frozen.
+    """
+
+    latents: Latents
+    dynamics: LatentDynamics
+
+    def predict(self, latent: Float[Tensor, "B D"], state: DenoiseState) -> Float[Tensor, "B D"]:
+        """Return the latent after the executed part of the clean estimate; differentiable.
+
+        Args:
+            latent: of the observation.
+            state: whose clean estimate is executed.
+        """
+        spec = state.policy.spec
+        chunk = state.policy.decode(state.clean, state.context)
+        executed = chunk[:, spec.first_action : spec.first_action + spec.executed_steps]
+        predicted: Tensor = self.dynamics(latent, executed)
+        return predicted
+
+    def payload(self) -> dict[str, Any]:
+        """Everything but the tensors, as JSON types."""
+        return {"latents": self.latents.payload(), "dynamics": self.dynamics.sizes}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Spread of the latents and weights of the dynamics."""
+        return {
+            **{f"latents.{key}": value for key, value in self.latents.tensors().items()},
+            **{f"dynamics.{key}": value for key, value in self.dynamics.state_dict().items()},
+        }
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        """Rebuild what `payload` and `tensors` gave, on the device of the tensors.
+
+        Raises:
+            ValueError: if the weights do not fit.
+        """
+        latents = Latents.from_payload(payload["latents"], below(tensors, "latents."))
+        dynamics = LatentDynamics(**payload["dynamics"])
+        try:
+            dynamics.load_state_dict(below(tensors, "dynamics."))
+        except RuntimeError as error:
+            raise ValueError(f"the weights of the dynamics do not fit: {error}") from error
+        return cls(latents, dynamics.requires_grad_(False).eval().to(latents.mean.device))
+
+
+class LatentHook(DenoiseHook):
+    """Base of hooks that act in the last denoising steps, on what the dynamics predict.
+
+    Args:
+        model: of the latents.
+        guided_steps: number of last steps in which the hook may act.
+    """
+
+    def __init__(self, model: GuideModel, guided_steps: int) -> None:
+        if guided_steps < 1:
+            raise ValueError(f"guided_steps is {guided_steps}; the last step at least must be guided")
+        self.model, self.guided_steps = model, guided_steps
+        self._steps = 0
+        self._latent = torch.empty(0)
+
+    def begin_chunk(self, request: ChunkRequest, policy: ChunkPolicy, context: Context) -> None:
+        """Encode the observation; see `DenoiseHook.begin_chunk`.
+
+        Raises:
+            ValueError: if the policy executes another number of steps than the dynamics were trained for, or
+                denoises in no more steps than are guided.
+        """
+        span = self.model.dynamics.sizes["steps"]
+        if policy.spec.executed_steps != span:
+            raise ValueError(
+                f"the policy executes {policy.spec.executed_steps} steps of a chunk, the latent dynamics "
+                f"know {span}: refine again for this policy"
+            )
+        self._steps = len(policy.sigmas()) - 1
+        if self.guided_steps >= self._steps:
+            raise ValueError(
+                f"guided_steps is {self.guided_steps}, but the policy denoises in {self._steps} steps, the "
+                "first of which is pure noise: guide fewer"
+            )
+        self._latent = self.model.latents.encode(request.observation, context)
+
+    def acts(self, index: int) -> bool:
+        """Whether step `index` is among the last ones."""
+        return index >= self._steps - self.guided_steps
+
+    def check_steps(self, state: DenoiseState) -> None:
+        """Refuse a number of denoising steps that is not the policy's own.
+
+        Raises:
+            ValueError: if it is another.
+        """
+        if state.steps != self._steps:
+            raise ValueError(
+                f"this chunk is denoised in {state.steps} steps, the policy's own number is {self._steps}: "
+                "leave steps alone, since which steps are guided follows from it"
+            )

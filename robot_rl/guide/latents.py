@@ -1,0 +1,156 @@
+"""The latent space in which guidance measures distances: one vector per observation, (B, D)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from policies.context import TensorContext
+from policies.policy import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jaxtyping import Float
+
+    from policies.context import Context
+    from policies.policy import ChunkPolicy
+    from policies.request import Observation
+
+Kind = Literal["auto", "state", "features"]
+
+
+@dataclass(frozen=True)
+class LatentSource:
+    """Where a latent comes from.
+
+    Attributes:
+        features: whether what the policy's own frozen encoder computes (its context) comes first.
+        keys: vector observations that follow, newest step.
+    """
+
+    features: bool
+    keys: tuple[str, ...]
+
+    def raw(self, observation: Observation, context: Context) -> tuple[Float[Tensor, "B D"], int]:
+        """Return latents in the units they come in, and how many of the first columns describe the scene.
+
+        The rest is proprioception. Without features of the encoder every column counts as scene.
+
+        Args:
+            observation: as the policy reads it.
+            context: what the policy made of it.
+
+        Raises:
+            PolicyError: if features are wanted, but the policy keeps what it encodes to itself.
+            ValueError: if a key is missing.
+        """
+        columns = _context_columns(context) if self.features else []
+        scene = sum(column.shape[1] for column in columns)
+        for key in self.keys:
+            value = observation.get(key)
+            if not isinstance(value, Tensor):
+                raise ValueError(f"the observation lacks {key!r}, which guidance reads")  # noqa: TRY004
+            columns.append(value[:, -1].to(torch.float32).flatten(1))
+        place = columns[0].device
+        latent = torch.cat([column.to(place) for column in columns], dim=1)
+        return latent, scene or latent.shape[1]
+
+
+def choose_source(policy: ChunkPolicy, kind: Kind) -> LatentSource:
+    """Say where the latents of a policy come from.
+
+    Args:
+        policy: whose observations are encoded.
+        kind: "state": its vector observations; "features": what its encoder computes, and those; "auto":
+            features if it reads pictures, else the state.
+
+    Raises:
+        PolicyError: if there is nothing to take them from.
+    """
+    vectors = tuple(key for key, feature in policy.spec.features.items() if not feature.is_image)
+    pictures = len(vectors) < len(policy.spec.features)
+    if not vectors and kind == "state":
+        raise PolicyError(f"policy {policy.spec.name!r} reads no vector observation: use latent features")
+    return LatentSource(kind == "features" or (kind == "auto" and pictures), vectors)
+
+
+def _context_columns(context: Context) -> list[Tensor]:
+    """Every tensor of a context as (B, D): tokens are averaged."""
+    if not isinstance(context, TensorContext):
+        raise PolicyError(
+            f"the policy encodes into a {type(context).__name__}, whose content is not known here: "
+            "guide it with latent state"
+        )
+    columns = []
+    for _, tensor in sorted(context.tensors.items()):
+        if tensor.is_floating_point() and tensor.ndim in {2, 3}:
+            columns.append(tensor if tensor.ndim == 2 else tensor.mean(dim=1))
+    if not columns:
+        raise PolicyError(
+            f"the context holds {sorted(context.tensors)}, none of them features: use latent state"
+        )
+    return columns
+
+
+class Latents:
+    """Latents in units of their spread over the demonstrations.
+
+    Deviation from LPB and ReGuide, which measure in raw features: in units of spread one guidance scale
+    serves all policies.
+
+    Args:
+        source: where they come from.
+        mean: (D,) over the frames of demonstrations.
+        std: (D,), positive.
+        scene: number of first columns that describe the scene.
+    """
+
+    def __init__(
+        self, source: LatentSource, mean: Float[Tensor, " D"], std: Float[Tensor, " D"], scene: int
+    ) -> None:
+        self.source, self.mean, self.std, self.scene = source, mean, std, scene
+
+    @classmethod
+    def fit(cls, source: LatentSource, raw: Float[Tensor, "N D"], scene: int) -> Self:
+        """Measure the spread over frames of demonstrations.
+
+        Args:
+            source: that gave them.
+            raw: the frames.
+            scene: see `LatentSource.raw`.
+        """
+        # A dimension that hardly moves in the demonstrations must not outweigh all others when it does.
+        floor = (1e-3 * raw.abs().amax(0)).clamp(min=1e-6)
+        return cls(source, raw.mean(0), torch.maximum(raw.std(0), floor), scene)
+
+    @property
+    def size(self) -> int:
+        """D."""
+        return len(self.mean)
+
+    def scaled(self, raw: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """Return raw latents in units of spread."""
+        return (raw.to(self.mean) - self.mean) / self.std
+
+    def encode(self, observation: Observation, context: Context) -> Float[Tensor, "B D"]:
+        """Return the latents of B observations, without a graph."""
+        with torch.no_grad():
+            return self.scaled(self.source.raw(observation, context)[0])
+
+    def payload(self) -> dict[str, Any]:
+        """Everything but the tensors, as JSON types."""
+        return {"features": self.source.features, "keys": list(self.source.keys), "scene": self.scene}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Mean and spread."""
+        return {"mean": self.mean, "std": self.std}
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        """Rebuild what `payload` and `tensors` gave."""
+        source = LatentSource(payload["features"], tuple(payload["keys"]))
+        return cls(source, tensors["mean"], tensors["std"], payload["scene"])
