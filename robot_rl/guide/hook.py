@@ -84,6 +84,8 @@ class LatentHook(DenoiseHook):
         guided_steps: number of last steps in which the hook may act.
     """
 
+    order = 30
+
     def __init__(self, model: GuideModel, guided_steps: int) -> None:
         if guided_steps < 1:
             raise ValueError(f"guided_steps is {guided_steps}; the last step at least must be guided")
