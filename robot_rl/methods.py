@@ -87,6 +87,13 @@ METHODS = {
             "robot_rl.refine:RefineConfig",
             "robot_rl.refine:refine",
         ),
+        Method(
+            "lpb",
+            "steer the denoising back to demonstrated states when the policy has strayed (no reward)",
+            "robot_rl.guide.lpb:LpbConfig",
+            "robot_rl.guide.lpb:lpb",
+            needs=("velocity", "gradients"),
+        ),
     )
 }
 """Methods of this package by name."""

@@ -1,0 +1,179 @@
+"""``robot-rl refine lpb``: a latent policy barrier for a frozen policy, without rewards."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from data.config import to_dict
+from robot_rl.guide.barrier import LatentBarrier, Targets, control_targets, nearest_distance
+from robot_rl.guide.config import GuideConfig
+from robot_rl.guide.picture import draw_distance
+from robot_rl.guide.preparation import base_rollouts, prepare
+from robot_rl.guide.rollouts import Rollouts
+from robot_rl.methods import load_base
+from robot_rl.parts import save_refiner
+from robot_rl.refiner import Refiner
+from robot_rl.runs import RunDirectory
+from robot_rl.threads import one_torch_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from jaxtyping import Float
+    from torch import Tensor
+
+    from data.records import Episode
+    from robot_rl.guide.frames import Frames
+
+logger = logging.getLogger(__name__)
+
+_BATCH = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class LpbConfig(GuideConfig):
+    """Steer a policy back to what was demonstrated when it has strayed, without any reward."""
+
+    eta: float = 0.05
+    """scale of the guidance; 0.05 to 0.2 in the paper, which overshoots from 0.3 on"""
+    percentile: float = 97.5
+    """of the demonstrations' own distances, above which a row is guided"""
+    bank: int = 5000
+    """most demonstrated frames that distances are measured to"""
+    targets: Targets = "expert"
+    """what guidance pulls towards; "random" and "shuffled" are negative controls"""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        super().__post_init__()
+        self.check_range("eta", 0, 100)
+        self.check_range("percentile", 0, 100)
+        self.check_range("bank", 2, 1_000_000)
+
+
+def lpb(config: LpbConfig) -> Path:
+    """Fit the dynamics, calibrate the gate, save the hook, and try it on training seeds.
+
+    Args:
+        config: see `LpbConfig`.
+
+    Returns:
+        The run directory; its folder ``refiner`` is what ``--refiner`` loads.
+
+    Raises:
+        RuntimeError: if the base's hash changed during the run.
+        PolicyError: if the base is closed, gives no gradients, or keeps its features to itself.
+    """
+    settings = to_dict(replace(config, resume=False, wandb=False))
+    directory = RunDirectory.create(
+        config.out, settings, kind="lpb", resume=config.resume, wandb=config.wandb
+    )
+    with directory as run, one_torch_thread():
+        if not (run.path / "result.json").exists():
+            _run(config, run)
+        return run.path
+
+
+def _run(config: LpbConfig, run: RunDirectory) -> None:
+    started = time.monotonic()
+    policy = load_base(config, "lpb")
+    before = policy.hash()
+    rollouts = Rollouts(config, policy)
+    episodes = base_rollouts(config, run.path / "episodes", rollouts, policy)
+    prepared = prepare(config, run.path / "dynamics", policy, [run.path / "episodes"], config.data)
+    bank, own = calibrate(prepared.frames, config.bank, config.seed)
+    hook = LatentBarrier(
+        prepared.model,
+        bank,
+        threshold=float(np.percentile(own.numpy(), config.percentile)),
+        eta=config.eta,
+        guided_steps=config.guided_steps,
+        targets=control_targets(bank, config.targets, config.seed),
+    )
+    facts = {"task": config.task, "method": "lpb", "policy": str(config.policy)}
+    saved = save_refiner(run.path / "refiner", Refiner(hooks=(hook,), base_hash=before), facts)
+    shown = [episode for _ in range(config.waves(config.trial_episodes)) for episode in rollouts.run(saved)]
+    if (after := policy.hash()) != before:
+        raise RuntimeError(f"The base changed during the run: {before} before, {after} after.")
+    found = {
+        "threshold": hook.threshold,
+        "expert_distance": _percentiles(own.numpy()),
+        "rollouts": {"episodes": len(episodes), "success": _success(episodes)},
+        "dynamics": prepared.check.to_json(),
+        "trial": _trial(shown, run, hook.threshold),
+    }
+    run.write_json(
+        "result.json",
+        {
+            **found,
+            "env_steps": sum(map(len, episodes)) + sum(map(len, shown)),
+            "base_hash_before": before,
+            "base_hash_after": after,
+            "refiner_version": saved.version,
+            "wall_seconds": time.monotonic() - started,
+        },
+    )
+
+
+def calibrate(frames: Frames, most: int, seed: int) -> tuple[Float[Tensor, "N D"], Float[Tensor, " N"]]:
+    """Choose the bank, and measure how far a demonstration's frames are from all other demonstrations.
+
+    Leaving a frame's own demonstration out stands for a demonstration that was never seen.
+
+    Args:
+        frames: of the demonstrations, scaled.
+        most: frames in the bank; chosen at random where there are more.
+        seed: of that choice.
+
+    Returns:
+        The bank, and the distance of each of its frames.
+
+    Raises:
+        ValueError: if there is only one demonstration.
+    """
+    count = len(frames.latents)
+    chosen = torch.arange(count)
+    if count > most:
+        chosen = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
+    bank, owner = frames.latents[chosen], frames.trajectory[chosen]
+    if len(torch.unique(owner)) < 2:
+        raise ValueError("one demonstration is not enough: distances are measured to the others")
+    scene = bank[:, : frames.scene]
+    own = torch.empty(len(bank))
+    for number in torch.unique(owner):
+        inside = owner == number
+        own[inside] = torch.cat(
+            [nearest_distance(part, scene[~inside]) for part in torch.split(scene[inside], _BATCH)]
+        )
+    return bank, own
+
+
+def _trial(episodes: Sequence[Episode], run: RunDirectory, threshold: float) -> dict[str, Any]:
+    """How often guidance acted on training seeds, and a picture of the episode in which it did most."""
+    if not episodes:
+        return {}
+    first = [np.diff(episode.chunk_id, prepend=-1) != 0 for episode in episodes]
+    pairs = list(zip(episodes, first, strict=True))
+    active = np.concatenate([episode.extra["lpb.active"][mask] for episode, mask in pairs])
+    distance = np.concatenate([episode.extra["lpb.distance"][mask] for episode, mask in pairs])
+    most = max(episodes, key=lambda episode: float(episode.extra["lpb.active"].sum()))
+    draw_distance(run.path / "distance.png", most, threshold)
+    found = {"guided_share": float(active.mean()), "success": _success(episodes)}
+    run.log(len(episodes), {f"trial/{key}": value for key, value in found.items()})
+    logger.info("guidance acted in %.0f %% of the chunks on training seeds", 100 * active.mean())
+    return {**found, "episodes": len(episodes), "distance": _percentiles(distance)}
+
+
+def _success(episodes: Sequence[Episode]) -> float:
+    return float(np.mean([episode.success for episode in episodes]))
+
+
+def _percentiles(values: np.ndarray[Any, Any]) -> dict[str, float]:
+    return {f"p{level}": float(np.percentile(values, level)) for level in (5, 25, 50, 75, 95, 99)}
