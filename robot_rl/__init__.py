@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from data.writer import RecordingProcess as RecordingProcess
     from hardware.action_spec import ActionGroup as ActionGroup
     from hardware.action_spec import ActionSpec as ActionSpec
+    from hardware.clock import WallClock as WallClock
     from policies.checkpoint import load as load_policy
     from policies.checkpoint import save as save_policy
     from policies.conformance import check_policy as check_policy
@@ -57,7 +58,9 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from robot_rl.methods import refine as refine_policy
     from robot_rl.noise.policy import NoisePolicy as NoisePolicy
     from robot_rl.parts import load_refiner as load_refiner
+    from robot_rl.parts import load_refiners as load_refiners
     from robot_rl.parts import save_refiner as save_refiner
+    from robot_rl.planner import BackgroundPlanner as BackgroundPlanner
     from robot_rl.refine import RefineConfig as RefineConfig
     from robot_rl.refiner import Refiner as Refiner
     from robot_rl.runs import RunDirectory as RunDirectory
@@ -74,6 +77,7 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
 _EXPORTS = {
     "ActionGroup": "hardware.action_spec:ActionGroup",
     "ActionSpec": "hardware.action_spec:ActionSpec",
+    "BackgroundPlanner": "robot_rl.planner:BackgroundPlanner",
     "ChunkRequest": "policies.request:ChunkRequest",
     "CollectConfig": "robot_rl.collect:CollectConfig",
     "ControlLoop": "robot_rl.control:ControlLoop",
@@ -107,6 +111,7 @@ _EXPORTS = {
     "Step": "data.records:Step",
     "Thresholds": "data.validate:Thresholds",
     "TrainConfig": "robot_rl.train:TrainConfig",
+    "WallClock": "hardware.clock:WallClock",
     "at_steps": "data.steps_view:at_steps",
     "check_policy": "policies.conformance:check_policy",
     "check_task": "sim.conformance:check_task",
@@ -118,6 +123,7 @@ _EXPORTS = {
     "load_format": "data.formats.registry:load",
     "load_policy": "policies.checkpoint:load",
     "load_refiner": "robot_rl.parts:load_refiner",
+    "load_refiners": "robot_rl.parts:load_refiners",
     "make_env": "sim.registry:make",
     "open_source": "data.formats.registry:open_source",
     "paired_difference": "robot_rl.statistics:paired_difference",
@@ -136,6 +142,7 @@ _EXPORTS = {
 __all__ = [
     "ActionGroup",
     "ActionSpec",
+    "BackgroundPlanner",
     "ChunkRequest",
     "CollectConfig",
     "ControlLoop",
@@ -169,6 +176,7 @@ __all__ = [
     "Step",
     "Thresholds",
     "TrainConfig",
+    "WallClock",
     "at_steps",
     "check_policy",
     "check_task",
@@ -180,6 +188,7 @@ __all__ = [
     "load_format",
     "load_policy",
     "load_refiner",
+    "load_refiners",
     "make_env",
     "open_source",
     "paired_difference",

@@ -94,6 +94,13 @@ METHODS = {
             "robot_rl.guide.lpb:lpb",
             needs=("velocity", "gradients"),
         ),
+        Method(
+            "rtc",
+            "join each chunk to the last, for a policy that is slower than the robot; learns nothing",
+            "robot_rl.guide.real_time_method:RealTimeMethodConfig",
+            "robot_rl.guide.real_time_method:make_real_time",
+            needs=("velocity",),
+        ),
     )
 }
 """Methods of this package by name."""

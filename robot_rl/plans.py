@@ -144,9 +144,7 @@ class Plans:
             self.chunk[rows] = done.chunk[valid]
             for key, value in done.info.items():
                 nothing = np.full((len(self.id), *value.shape[1:]), np.nan)
-                self.info[key] = self.info.get(
-                    key, nothing
-                ).copy()  # the last one may be recorded by reference
+                self.info[key] = self.info.get(key, nothing).copy()  # records may hold the last one
                 self.info[key][rows] = value[valid]
             self.id[rows], self._first[rows], self._start[rows] = asked.id, asked.step, step - asked.step
         self._asked = waiting
