@@ -123,10 +123,7 @@ def load(
     folder = Path(folder)
     header = read_header(folder)
     policy = _build(folder, header)
-    if features is not None:
-        _refuse(folder, differences(policy.spec.features, features, expected_by="the policy"))
-    if action_spec is not None:
-        _refuse(folder, action_differences(policy.spec.action_spec, action_spec))
+    refuse_misfit(folder, policy, features, action_spec)
     assert isinstance(policy, torch.nn.Module)
     policy.requires_grad_(False).eval().to(check_device(device))
     if policy.hash() != header["hash"]:
@@ -185,6 +182,32 @@ def read_header(folder: Path) -> dict[str, Any]:
     return header
 
 
+def refuse_misfit(
+    source: Path | str,
+    policy: Policy,
+    features: Mapping[str, Feature] | None,
+    action_spec: ActionSpec | None,
+) -> None:
+    """Refuse a policy that was made for other features or actions.
+
+    Args:
+        source: where it is from, for the message.
+        policy: the policy.
+        features: what there is; None: not compared.
+        action_spec: what actions are; None: not compared.
+
+    Raises:
+        CheckpointError: naming each difference.
+    """
+    lines: list[str] = []
+    if features is not None:
+        lines += differences(policy.spec.features, features, expected_by="the policy")
+    if action_spec is not None:
+        lines += action_differences(policy.spec.action_spec, action_spec)
+    if lines:
+        raise CheckpointError(f"the policy in {source} does not fit: " + "; ".join(lines))
+
+
 def action_differences(policy: ActionSpec, offered: ActionSpec) -> list[str]:
     """Say in words how two action specifications differ in size, names, units or rate.
 
@@ -235,8 +258,3 @@ def _build(folder: Path, header: dict[str, Any]) -> Policy:
     except (RuntimeError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as error:
         raise CheckpointError(f"{folder} does not fit its class {cls!r}: {error}") from error
     return policy
-
-
-def _refuse(folder: Path, lines: list[str]) -> None:
-    if lines:
-        raise CheckpointError(f"the policy in {folder} does not fit: " + "; ".join(lines))

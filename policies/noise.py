@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jaxtyping import Float
 
@@ -38,6 +39,32 @@ def _draw(generator: Generator, shape: tuple[int, ...]) -> Tensor:
     if isinstance(generator, torch.Generator):
         return torch.randn(shape, generator=generator)
     return torch.from_numpy(generator.standard_normal(shape, dtype=np.float32))
+
+
+def step_noise_of(noise: Float[Tensor, "B H Z"]) -> Callable[[int], Float[Tensor, "B H Z"]]:
+    """Return the fresh noise of each denoising step, which follows from the initial noise of its row.
+
+    A process that draws noise at every step (DDPM) then gives one chunk per observation and initial noise, as
+    every other policy here does, whoever shares the batch. Row i of step k is drawn from a generator that is
+    seeded with the SHA-256 of row i's initial noise and k: the draws are independent for all purposes.
+
+    Args:
+        noise: initial noise.
+
+    Returns:
+        Function of the step's number.
+    """
+    rows = [row.detach().to("cpu", torch.float32).contiguous().numpy().tobytes() for row in noise]
+
+    def fresh(index: int) -> Tensor:
+        drawn = []
+        for row in rows:
+            digest = hashlib.sha256(row + index.to_bytes(4, "little")).digest()
+            generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "little"))
+            drawn.append(torch.randn(noise.shape[1:], generator=generator))
+        return torch.stack(drawn).to(noise)
+
+    return fresh
 
 
 def check_noise(spec: PolicySpec, noise: Tensor, rows: int) -> None:

@@ -37,7 +37,8 @@ class Supports:
         noise: the chunk is a deterministic function of the observation and a noise that may be given.
         velocity: the denoising is open (the policy is a `ChunkPolicy`).
         gradients: the velocity is differentiable with respect to x.
-        step_noise: the native process draws fresh noise at every step (DDPM); it must be given per row.
+        step_noise: the native process draws fresh noise at every step (DDPM). Where none is given it follows
+            from the initial noise (`policies.noise.step_noise_of`), so that `noise` still holds.
         conditions: names that `condition` accepts; empty: the policy takes no condition.
         unconditional: trained with condition dropout, so that classifier-free guidance means something.
         position_sigma: trained with a noise level per chunk position, so that sigma (B, H) means something.

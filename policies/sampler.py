@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from policies.hooks import DenoiseHook, DenoiseState, VelocityFn
-from policies.noise import check_noise
+from policies.noise import check_noise, step_noise_of
 from policies.policy import ChunkPolicy, Evaluation, PolicyError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def sample_chunk(
         hooks: see `sample`; their begin_chunk and end_chunk are called here.
         condition: see `policies.request.Condition`.
         steps: number of denoising steps; None: the policy's own.
-        step_noise: see `StepNoise`.
+        step_noise: see `StepNoise`; None: what follows from `noise`, see `policies.noise.step_noise_of`.
     """
     _refuse_unsuitable_mode(policy, hooks)
     with torch.no_grad():
@@ -102,6 +102,8 @@ def sample_chunk(
         if noise is None:
             noise = torch.randn(context.batch_size, *policy.spec.noise_shape)
         noise = noise.to(policy.device)
+        if step_noise is None and policy.spec.supports.step_noise:
+            step_noise = step_noise_of(noise)
         begun: list[DenoiseHook] = []
         chunk: Tensor | None = None
         try:

@@ -33,12 +33,12 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from hardware.action_spec import ActionGroup as ActionGroup
     from hardware.action_spec import ActionSpec as ActionSpec
     from hardware.clock import WallClock as WallClock
-    from policies.checkpoint import load as load_policy
     from policies.checkpoint import save as save_policy
     from policies.conformance import check_policy as check_policy
     from policies.hashing import policy_hash as policy_hash
     from policies.hooks import DenoiseHook as DenoiseHook
     from policies.hooks import DenoiseState as DenoiseState
+    from policies.loading import load as load_policy
     from policies.policy import Policy as Policy
     from policies.policy import PolicySpec as PolicySpec
     from policies.request import ChunkRequest as ChunkRequest
@@ -121,7 +121,7 @@ _EXPORTS = {
     "label_episode": "data.labels:label",
     "load_base": "robot_rl.methods:load_base",
     "load_format": "data.formats.registry:load",
-    "load_policy": "policies.checkpoint:load",
+    "load_policy": "policies.loading:load",
     "load_refiner": "robot_rl.parts:load_refiner",
     "load_refiners": "robot_rl.parts:load_refiners",
     "make_env": "sim.registry:make",

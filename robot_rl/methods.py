@@ -6,6 +6,7 @@ entry point in the group ``robot_rl.methods`` whose value is that.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import logging
 from collections.abc import Callable
@@ -163,16 +164,19 @@ def load_base(config: MethodConfig, method: str | Method) -> Policy:
     """Load the policy that a method refines; the one place where a base is refused.
 
     Args:
-        config: Names its folder and device.
+        config: Names it, its device, and the task that says what it does not say itself.
         method: Name of one of ours, or the method.
 
     Raises:
         PolicyError: It lacks what the method needs; names what would work instead.
-        FileNotFoundError: There is none.
+        CheckpointError: There is none, or it is damaged.
     """
-    from robot_rl import load_policy
+    import sim
+    from robot_rl.base_policy import policy_for
+    from sim.task import task_of
 
-    policy = load_policy(config.policy, device=config.device)
+    with contextlib.closing(sim.make(config.task, **config.task_arguments)) as env:
+        policy = policy_for(config.policy, task_of(env), config.device)
     check_base(policy, METHODS[method] if isinstance(method, str) else method)
     return policy
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.base_policy import policy_for
 from robot_rl.control import TaskMisfitError, run_wave
 from robot_rl.made_for import made_for
 from robot_rl.threads import one_torch_thread
@@ -63,13 +64,13 @@ class WaveRunner:
 
     def __init__(self, config: "EvaluateConfig") -> None:
         import sim
-        from policies.checkpoint import load
         from robot_rl.parts import load_refiners
+        from sim.task import task_of
 
         self._gain, self._delay, self._folder = config.gain, config.delay, config.policy
-        self._policy = load(config.policy, device=config.device)
         self._refiner = load_refiners(config.refiner, device=config.device) if config.refiner else None
         self._envs = [sim.make(config.task, **config.task_arguments) for _ in range(config.batch)]
+        self._policy = policy_for(config.policy, task_of(self._envs[0]), config.device)
 
     def __call__(self, wave: Wave) -> WaveResult:
         """Run one wave."""
