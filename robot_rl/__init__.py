@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from robot_rl.correct.corrector import Correction as Correction
     from robot_rl.correct.corrector import Corrector as Corrector
     from robot_rl.correct.corrector import CorrectorInput as CorrectorInput
+    from robot_rl.correct.residual_recipe import RefineConfig as RefineConfig
     from robot_rl.evaluate import EvaluateConfig as EvaluateConfig
     from robot_rl.evaluate import evaluate as evaluate_policy
     from robot_rl.method_config import MethodConfig as MethodConfig
@@ -61,7 +62,6 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from robot_rl.parts import load_refiners as load_refiners
     from robot_rl.parts import save_refiner as save_refiner
     from robot_rl.planner import BackgroundPlanner as BackgroundPlanner
-    from robot_rl.refine import RefineConfig as RefineConfig
     from robot_rl.refiner import Refiner as Refiner
     from robot_rl.runs import RunDirectory as RunDirectory
     from robot_rl.select.selector import Selector as Selector
@@ -102,7 +102,7 @@ _EXPORTS = {
     "Prioritised": "data.replay:Prioritised",
     "Recent": "data.replay:Recent",
     "RecordingProcess": "data.writer:RecordingProcess",
-    "RefineConfig": "robot_rl.refine:RefineConfig",
+    "RefineConfig": "robot_rl.correct.residual_recipe:RefineConfig",
     "Refiner": "robot_rl.refiner:Refiner",
     "ReplayBuffer": "data.replay:ReplayBuffer",
     "RunDirectory": "robot_rl.runs:RunDirectory",

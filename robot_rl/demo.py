@@ -12,11 +12,12 @@ from data.config import to_dict
 from policies.device import check_device
 from policies.flow_config import FlowConfig
 from robot_rl.collect import CollectConfig, collect
+from robot_rl.correct.residual_recipe import RefineConfig, refine
 from robot_rl.evaluate import EvaluateConfig, evaluate
+from robot_rl.online_config import check_steps
 from robot_rl.parallel import resolve_workers
 from robot_rl.progress import stage
 from robot_rl.provenance import versions
-from robot_rl.refine import RefineConfig, check_steps, refine
 from robot_rl.report.build import write_report
 from robot_rl.report.material import record_shown
 from robot_rl.runs import RunDirectory

@@ -85,8 +85,8 @@ METHODS = {
         Method(
             "residual",
             "learn a bounded correction of each action from success and failure",
-            "robot_rl.refine:RefineConfig",
-            "robot_rl.refine:refine",
+            "robot_rl.correct.residual_recipe:RefineConfig",
+            "robot_rl.correct.residual_recipe:refine",
         ),
         Method(
             "lpb",

@@ -10,27 +10,27 @@ LAST = 4
 
 
 def concern(
-    waves: Sequence[Mapping[str, Any]], *, rows: int, warmup_steps: int, env_steps: int
+    waves: Sequence[Mapping[str, Any]], *, rows: int, warmup_steps: int, env_steps: int, effect: str
 ) -> str | None:
     """One sentence of warning; None where there is nothing to warn of.
 
     It changes nothing: collection explores, so that only an evaluation tells how good the refiner is.
 
     Args:
-        waves: what the run logged of each wave: ``step``, ``success`` (0 to 1) and ``residual_rms``, which is
-            0 in the waves of the undisturbed base.
+        waves: what the run logged of each wave: ``step``, ``success`` (0 to 1) and the effect.
         rows: episodes of a wave.
         warmup_steps: environment steps before learning started.
         env_steps: environment steps taken.
+        effect: name of a measure that is 0 in the waves of the undisturbed base.
     """
     if env_steps < 2 * warmup_steps:
         return (
             f"this refinement was short: it learned during {max(env_steps - warmup_steps, 0)} of {env_steps} "
             "steps, the rest was warm-up; it can be worse than the base: evaluate both, or allow more steps"
         )
-    known = [wave for wave in waves if "success" in wave and "residual_rms" in wave]
-    base = [wave["success"] for wave in known if not wave["residual_rms"]]
-    last = [wave["success"] for wave in known if wave["step"] > warmup_steps and wave["residual_rms"]][-LAST:]
+    known = [wave for wave in waves if "success" in wave and effect in wave]
+    base = [wave["success"] for wave in known if not wave[effect]]
+    last = [wave["success"] for wave in known if wave["step"] > warmup_steps and wave[effect]][-LAST:]
     if not base or not last:
         return None
     before, after = sum(base) / len(base), sum(last) / len(last)

@@ -1,16 +1,10 @@
 """``robot-rl refine METHOD``: refine a frozen policy."""
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from robot_rl import methods
 from robot_rl.cli.output import say
 from robot_rl.cli.parsing import parse, split_word
-from robot_rl.refine_check import concern
-
-if TYPE_CHECKING:
-    from robot_rl.method_config import MethodConfig
 
 
 def run(words: list[str]) -> int:
@@ -26,16 +20,7 @@ def run(words: list[str]) -> int:
         f"refined policy in {folder}\n"
         f"next: robot-rl evaluate --policy {config.policy} --refiner {folder} --task {config.task}"
     )
-    if warning := _concern(config, folder):
+    result = folder / "result.json"
+    if result.exists() and (warning := json.loads(result.read_text("utf-8")).get("concern")):
         say(("warning", "yellow"), f" {warning}")
     return 0
-
-
-def _concern(config: "MethodConfig", folder: Path) -> str | None:
-    from robot_rl.refine import RefineConfig
-
-    if not isinstance(config, RefineConfig):
-        return None
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
-    steps = json.loads((folder / "result.json").read_text("utf-8"))["env_steps"]
-    return concern(rows, rows=config.rows, warmup_steps=config.warmup_steps, env_steps=steps)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from policies.policy import require_chunk_policy
-from robot_rl.correct.exploration import CorrelatedNoise
+from robot_rl.correct.exploration import CorrelatedNoise, reach
 from robot_rl.guide.dynamics import DynamicsCheck, fit_dynamics
 from robot_rl.guide.frames import Frames, encode_frames, read_trajectories
 from robot_rl.guide.hook import GuideModel
 from robot_rl.guide.latents import Latents, choose_source
-from robot_rl.refine import reach
 from robot_rl.refiner import Refiner
 
 if TYPE_CHECKING:

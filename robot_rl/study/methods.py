@@ -13,7 +13,7 @@ from robot_rl.task_settings import read_settings
 
 OWN = frozenset({"out", "task", "seed", "options", "shifts", "cameras", "resume"})
 """Fields of a refinement that the cell itself determines."""
-CONFIGURATIONS = {"residual": "robot_rl.refine:RefineConfig"}
+CONFIGURATIONS = {"residual": "robot_rl.correct.residual_recipe:RefineConfig"}
 """Whose default ``env_steps`` a function here learns from; see `robot_rl.study.cell.learning_steps`."""
 
 
@@ -26,7 +26,7 @@ def base(cell: Cell, out: Path) -> Mapping[str, Any]:  # noqa: ARG001 - nothing 
 
 def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
     """A residual corrector on the base in ``policy``; other parameters go to ``RefineConfig``."""
-    from robot_rl.refine import RefineConfig, refine
+    from robot_rl.correct.residual_recipe import RefineConfig, refine
 
     if own := sorted(cell.parameters.keys() & OWN):
         raise StudyError(f"parameters {own} follow from the study itself: remove them from the file")

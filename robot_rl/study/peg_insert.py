@@ -16,10 +16,10 @@ import numpy as np
 
 from data.config import from_dict, to_dict
 from robot_rl.collect import collect
+from robot_rl.correct.residual_recipe import RefineConfig, refine
 from robot_rl.demo import DemoConfig, collection, evaluation, refinement, training
 from robot_rl.evaluate import EvaluateConfig, evaluate
 from robot_rl.parts import save_refiner
-from robot_rl.refine import RefineConfig, refine
 from robot_rl.refiner import Refiner
 from robot_rl.seeds import TRAINING_SEEDS
 from robot_rl.study.constant_offset import ConstantOffset

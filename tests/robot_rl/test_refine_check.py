@@ -27,15 +27,15 @@ def waves(*successes):
 def test_a_warning_comes_only_when_the_last_waves_are_clearly_below_the_base_or_few(
     successes, env_steps, expected
 ):
-    said = concern(waves(*successes), rows=8, warmup_steps=1000, env_steps=env_steps)
+    said = concern(waves(*successes), rows=8, warmup_steps=1000, env_steps=env_steps, effect="residual_rms")
     assert (said is None) if expected is None else (expected in said)
 
 
 def test_the_command_warns_after_it_said_where_the_refiner_is(tmp_path, monkeypatch, capsys):
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, waves(0.0, 0.0))))
-    (tmp_path / "result.json").write_text('{"env_steps": 9000}')
-    monkeypatch.setattr("robot_rl.refine.refine", lambda config: tmp_path)
-    words = ["--policy", "base", "--out", str(tmp_path), "--warmup-steps", "1000"]
+    said = concern(waves(0.0, 0.0), rows=8, warmup_steps=1000, env_steps=9000, effect="residual_rms")
+    (tmp_path / "result.json").write_text(json.dumps({"concern": said}))
+    monkeypatch.setattr("robot_rl.correct.residual_recipe.refine", lambda config: tmp_path)
+    words = ["--policy", "base", "--out", str(tmp_path)]
     assert main(["refine", "residual", *words]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "warning this refinement looks worse than its base: 0% of the last 16" in said

@@ -6,9 +6,9 @@ import pytest
 from data.config import from_dict, to_dict
 from robot_rl.cli.parsing import parse
 from robot_rl.collect import CollectConfig
+from robot_rl.correct.residual_recipe import RefineConfig
 from robot_rl.demo import DemoConfig, collection, evaluation, refinement
 from robot_rl.evaluate import EvaluateConfig
-from robot_rl.refine import RefineConfig
 from robot_rl.task_settings import TaskSettings, read_settings
 from sim.shifts import Shifts
 

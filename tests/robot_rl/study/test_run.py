@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from data.lock import FileLock
+from robot_rl.correct.residual_recipe import RefineConfig
 from robot_rl.demo import DemoConfig
-from robot_rl.refine import RefineConfig
 from robot_rl.study import predict as predicting
 from robot_rl.study import table
 from robot_rl.study.cell import Finished, compute, path_of, read_cell

@@ -11,15 +11,20 @@ import torch
 
 import sim
 from data.statistics import compute_statistics
+from data.store import EpisodeStore
 from hardware.action_spec import ActionGroup, ActionSpec
 from policies import checkpoint
 from policies.flow import FlowPolicy
 from policies.flow_config import FlowConfig
-from robot_rl import refine as refining
 from robot_rl.control import run_wave
+from robot_rl.correct.exploration import reach
 from robot_rl.correct.residual_learner import ResidualLearnerConfig
+from robot_rl.correct.residual_recipe import RefineConfig, ResidualRecipe, refine
+from robot_rl.online import OnlineRun, Progress, refine_online
 from robot_rl.parts import load_refiner
-from robot_rl.refine import RefineConfig, Refinement, refine
+from robot_rl.progress import stage
+from robot_rl.refiner import Refiner
+from robot_rl.runs import RunDirectory
 
 KEYS = ("observation.state",)
 
@@ -76,7 +81,7 @@ def test_an_interrupted_run_ends_with_the_same_refiner(
     base: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waves: int
 ) -> None:
     """Stopped in the warm-up, before a checkpoint's end, and between two checkpoints."""
-    config, wave = _config(base, tmp_path / "run"), Refinement._wave
+    config, wave = _config(base, tmp_path / "run"), OnlineRun._wave
     count = 0
 
     def interrupt(self, *arguments):
@@ -86,7 +91,7 @@ def test_an_interrupted_run_ends_with_the_same_refiner(
             raise KeyboardInterrupt
         return wave(self, *arguments)
 
-    monkeypatch.setattr(Refinement, "_wave", interrupt)
+    monkeypatch.setattr(OnlineRun, "_wave", interrupt)
     with pytest.raises(KeyboardInterrupt):
         refine(config)
     monkeypatch.undo()
@@ -94,15 +99,39 @@ def test_an_interrupted_run_ends_with_the_same_refiner(
     assert load_refiner(tmp_path / "run").version == load_refiner(finished).version
 
 
+class OnPolicy(ResidualRecipe):
+    overlapped = False
+
+
+def test_on_policy_a_wave_is_collected_with_the_weights_that_its_round_learned(
+    base: Path, finished: Path, tmp_path: Path
+) -> None:
+    """Beside the learner the second wave has the weights of the first round, else the first wave has."""
+    config = replace(_config(base, tmp_path / "run"), env_steps=200)
+    alone = refine_online(config, "residual", OnPolicy)
+    beside, after = (
+        [episode.refiner_version for episode in EpisodeStore(run / "episodes")][4::2]  # two warm-up waves
+        for run in (finished, alone)
+    )
+    assert after[0] == beside[1] != beside[0]
+
+
+def test_without_a_warm_up_one_wave_is_still_seen_before_learning(base: Path, tmp_path: Path) -> None:
+    refined = refine(replace(_config(base, tmp_path / "run"), env_steps=160, warmup_steps=0))
+    rows = [json.loads(line) for line in (refined / "metrics.jsonl").read_text().splitlines()]
+    assert rows[0]["residual_rms"] == 0
+    assert rows[1]["critic_loss"] > 0
+
+
 def test_a_changed_base_fails_the_run(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = Refinement._finish
+    finish = OnlineRun._finish
 
     def disturb(self, *arguments):
         with torch.no_grad():
             next(self.policy.parameters()).add_(1e-3)
         return finish(self, *arguments)
 
-    monkeypatch.setattr(Refinement, "_finish", disturb)
+    monkeypatch.setattr(OnlineRun, "_finish", disturb)
     with pytest.raises(RuntimeError, match="The base changed during refinement"):
         refine(replace(_config(base, tmp_path / "run"), env_steps=160))
 
@@ -110,11 +139,10 @@ def test_a_changed_base_fails_the_run(base: Path, tmp_path: Path, monkeypatch: p
 def test_untrained_the_residual_repeats_the_base_bit_equal_on_20_seeds(base: Path, tmp_path: Path) -> None:
     """Through the live path of a whole refinement, before its first update."""
     config = replace(_config(base, tmp_path / "run"))
-    with refining.RunDirectory.create(config.out, {}, kind="refine") as run:
-        refinement = Refinement(config, run)
-        with refining.stage("test", None) as reporter:
-            network = refinement._warm_up(refining._Progress(), reporter)
-    refiner = refining.Refiner(correct=refining.ResidualCorrector(network))
+    with RunDirectory.create(config.out, {}, kind="refine") as run:
+        refinement = OnlineRun(config, run, "residual", ResidualRecipe)
+        with stage("test", None) as reporter:
+            refiner = Refiner(correct=refinement._warm_up(Progress(), reporter))
     policy = checkpoint.load(base)
     envs = [sim.make("push-disc") for _ in range(4)]
     for first in range(0, 20, 4):
@@ -138,7 +166,7 @@ def test_a_correction_can_cancel_a_delta_and_spans_half_the_range_of_a_target() 
         20.0,
     )
     actions = np.linspace(1, 3, 10_001)[:, None] * np.array([-1.0, 1.0, 1.0])
-    np.testing.assert_allclose(refining.reach(actions, spec), [2.98, 0.98, 0.0], atol=1e-6)
+    np.testing.assert_allclose(reach(actions, spec), [2.98, 0.98, 0.0], atol=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [{"updates_per_step": 2.0}, {"warmup_steps": 500}, {"scale_fraction": 0.0}])
