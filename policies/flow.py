@@ -21,7 +21,7 @@ from policies.flow_loss import draw_sigma, drop_conditions, matching_loss
 from policies.hashing import policy_hash
 from policies.networks import VelocityNetwork
 from policies.normalizer import Normalizer
-from policies.observation_encoder import ObservationEncoder
+from policies.observation_encoder import Constant, ObservationEncoder
 from policies.policy import PolicySpec, Supports, TrainablePolicy
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from data.statistics import FeatureStatistics
     from policies.context import Context
     from policies.request import ActionBatch, Condition, Observation
-
-
-Constant = Literal["refuse", "clamp"]
 
 
 class FlowPolicy(nn.Module, TrainablePolicy):
@@ -81,11 +78,7 @@ class FlowPolicy(nn.Module, TrainablePolicy):
         Raises:
             NormalizationError: naming the feature and dimension that cannot be normalised.
         """
-        rule = ScalingRule(mode=self.config.state_normalization, constant=constant)
-        for normalizer in self.encoder.normalizers.values():
-            assert isinstance(normalizer, Normalizer)
-            key = normalizer.key
-            normalizer.fit(scaling(key, self.encoder.features[key], statistics, rule))
+        self.encoder.fit(statistics, constant=constant)
         spec = self._spec.action_spec
         action = Feature((spec.size,), "float32", names=spec.names)
         limits = None if self.config.relative_to is not None else (spec.low, spec.high)

@@ -60,8 +60,10 @@ class DenoiseHook:
     Attributes:
         order: place among composed hooks, lowest first: classifier-free guidance 10, proxy steering 20,
             latent guidance 30, critic guidance 40, anything else 50, real-time chunking 100.
+        keys: observation keys that the hook reads besides the policy's own; they are in the request then.
     """
 
+    keys: tuple[str, ...] = ()
     order: int = 50
 
     def begin_episode(self, rows: Sequence[str]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
+from data.statistics import ScalingRule, scaling
 from policies.flow_config import TASK, FlowConfig
 from policies.networks import ImageEncoder, TextEncoder
 from policies.normalizer import Normalizer
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from data.features import Feature
+    from data.statistics import FeatureStatistics
+
+Constant = Literal["refuse", "clamp"]
 
 
 class ObservationEncoder(nn.Module):
@@ -63,6 +67,22 @@ class ObservationEncoder(nn.Module):
         # Row 0 stands for "no condition".
         self.condition = nn.Embedding(1 + len(config.conditions), config.text_features)
         self.size = size + (config.text_features if config.conditions else 0)
+
+    def fit(self, statistics: Mapping[str, FeatureStatistics], *, constant: Constant = "clamp") -> None:
+        """Set the normalisers of the vector inputs from statistics of the training data.
+
+        Args:
+            statistics: of each vector input.
+            constant: what becomes of a dimension that hardly moved; see `data.statistics.ScalingRule`.
+
+        Raises:
+            NormalizationError: naming the feature and dimension that cannot be normalised.
+        """
+        rule = ScalingRule(mode=self.config.state_normalization, constant=constant)
+        for normalizer in self.normalizers.values():
+            assert isinstance(normalizer, Normalizer)
+            key = normalizer.key
+            normalizer.fit(scaling(key, self.features[key], statistics, rule))
 
     def forward(self, observation: Observation, condition: Condition = None) -> Float[Tensor, "B D"]:
         """Return the code of each row.

@@ -96,6 +96,13 @@ METHODS = {
             needs=("velocity", "gradients"),
         ),
         Method(
+            "pps",
+            "steer towards a task that the policy lacks, from demonstrations, with two small flows",
+            "robot_rl.guide.pps:PpsConfig",
+            "robot_rl.guide.pps:pps",
+            needs=("velocity",),
+        ),
+        Method(
             "rtc",
             "join each chunk to the last, for a policy that is slower than the robot; learns nothing",
             "robot_rl.guide.real_time_method:RealTimeMethodConfig",

@@ -14,6 +14,7 @@ from policies.noise import draw_noise
 from policies.policy import require_chunk_policy
 from policies.request import ChunkRequest
 from policies.sampler import sample_chunk
+from robot_rl.correct.history import require_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,7 @@ def plan_chunks(
     """
     rows = len(tasks)
     request = ChunkRequest(
-        observation=_observation(policy.spec, past, tasks),
+        observation=_observation(policy.spec, past, tasks, _keys(policy.spec, refiner)),
         previous_chunk=None if previous is None else torch.from_numpy(previous.chunk),
         consumed=torch.zeros(rows, dtype=torch.int64)
         if previous is None
@@ -105,13 +106,19 @@ def _info(hooks: Sequence[DenoiseHook]) -> dict[str, NDArray[Any]]:
     return found
 
 
+def _keys(spec: PolicySpec, refiner: Refiner) -> list[str]:
+    """What policy and hooks read."""
+    return list(dict.fromkeys([*spec.features, *(key for hook in refiner.hooks for key in hook.keys)]))
+
+
 def _observation(
-    spec: PolicySpec, past: Sequence[Mapping[str, NDArray[Any]]], tasks: Sequence[str]
+    spec: PolicySpec, past: Sequence[Mapping[str, NDArray[Any]]], tasks: Sequence[str], keys: Sequence[str]
 ) -> dict[str, Any]:
-    """Observations as the policy reads them: (B, n_obs_steps, ...) by key, and the task texts."""
+    """Observations as policy and hooks read them: (B, n_obs_steps, ...) by key, and the task texts."""
+    require_keys(past[-1], keys, who="The policy's guidance")
     window = [past[0]] * (spec.observation_steps - len(past)) + list(past)
     observation: dict[str, Any] = {
-        key: torch.from_numpy(np.stack([frame[key] for frame in window], axis=1)) for key in spec.features
+        key: torch.from_numpy(np.stack([frame[key] for frame in window], axis=1)) for key in keys
     }
     if spec.reads_task:
         observation["task"] = list(tasks)

@@ -13,15 +13,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def require_keys(observation: Mapping[str, NDArray[Any]], keys: Iterable[str]) -> None:
-    """Refuse an observation that lacks a key which a corrector reads.
+def require_keys(
+    observation: Mapping[str, NDArray[Any]], keys: Iterable[str], *, who: str = "The corrector"
+) -> None:
+    """Refuse an observation that lacks a key which a part of the refiner reads.
 
     Raises:
         ValueError: It does; names what is missing and what there is.
     """
     if missing := [key for key in keys if key not in observation]:
         raise ValueError(
-            f"The corrector reads {missing}, which the robot does not give; it gives {sorted(observation)}."
+            f"{who} reads {missing}, which the robot does not give; it gives {sorted(observation)}."
         )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from data.windows import Trajectory
     from policies.policy import ChunkPolicy
     from robot_rl.guide.latents import Latents, LatentSource
+    from robot_rl.train.demonstrations import Demonstrations
 
 _BATCH = 256
 
@@ -74,13 +75,16 @@ class Frames:
         return torch.isin(self.trajectory[self.start], trajectories).nonzero().flatten()
 
 
-def read_trajectories(policy: ChunkPolicy, path: Path, *, rollouts: bool = False) -> list[Trajectory]:
+def read_data(
+    policy: ChunkPolicy, path: Path, *, rollouts: bool = False, also: Sequence[str] = ()
+) -> Demonstrations:
     """Read what a policy's observations and actions were in recorded episodes.
 
     Args:
         policy: whose features are read.
         path: an episode store, a run of ``robot-rl collect``, or a LeRobotDataset v3 folder.
         rollouts: take every episode and whoever acted, instead of demonstrations that did not fail.
+        also: further observation keys to read.
 
     Raises:
         ValueError: see `robot_rl.train.demonstrations.read_demonstrations`.
@@ -89,8 +93,13 @@ def read_trajectories(policy: ChunkPolicy, path: Path, *, rollouts: bool = False
     more: dict[str, Any] = {}
     if rollouts:
         more = {"sources": ("demo", "human", "policy"), "outcomes": ("success", "failure", "unknown")}
-    selection = Selection(inputs=tuple(policy.spec.features), image_size=small, **more)
-    return list(read_demonstrations(path, selection).trajectories)
+    inputs = tuple(dict.fromkeys([*policy.spec.features, *also]))
+    return read_demonstrations(path, Selection(inputs=inputs, image_size=small, **more))
+
+
+def read_trajectories(policy: ChunkPolicy, path: Path, *, rollouts: bool = False) -> list[Trajectory]:
+    """Read the trajectories alone; see `read_data`."""
+    return list(read_data(policy, path, rollouts=rollouts).trajectories)
 
 
 @torch.no_grad()
