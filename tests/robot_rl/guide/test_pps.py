@@ -32,7 +32,8 @@ def base(tmp_path_factory):
 def config(base):
     return PpsConfig(
         policy=base, data=base.parent / "demos", out=base.parent / "pps", task=TOY, hidden=64, layers=2,
-        paths=1000, reference=replace(FIT, steps=1500, checkpoint_steps=1500), tuning=FIT, gamma=1.0, cap=10.0,
+        paths=1000, reference=replace(FIT, steps=1500, checkpoint_steps=1500), tuning=FIT,
+        gamma=1.0, cap=10.0,
     )  # fmt: skip
 
 
