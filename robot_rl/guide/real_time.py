@@ -7,6 +7,7 @@ chunk is in-painted into the new one during the denoising, with weights that fal
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -113,12 +114,11 @@ class RealTimeChunking(DenoiseHook):
             assert state.leaf is not None, "asked for by needs_grad"
             (error,) = torch.autograd.grad(state.clean, state.leaf, error, retain_graph=True)
         weight = guidance_weight(state.sigma, self.config.max_weight or float(state.steps))
-        velocity = state.velocity - weight * error
+        velocity = torch.sub(state.velocity, error, alpha=weight)  # to the bit where the weights are zero
         if self.config.hard:
             # The velocity whose clean estimate is the target: x - sigma v = target.
             velocity = torch.where(self._frozen, (state.x - self._target) / state.sigma, velocity)
-        guided = self._weights.flatten(1).any(1).view(-1, 1, 1)
-        return state.x, torch.where(guided, velocity, state.velocity)
+        return state.x, velocity
 
     def end_chunk(self, chunk: Float[Tensor, "B H A"] | None) -> None:
         """Forget the old chunk."""
@@ -156,14 +156,11 @@ def prefix_weights(
     first, last = frozen[:, None], end[:, None]
     # c falls linearly from 1 at the last frozen position to 0 at the end.
     fall = ((last - position) / (last - first + 1).clamp(min=1)).clamp(0.0, 1.0)
-    between = {
-        "linear": fall,
-        "exponential": fall * torch.expm1(fall) / torch.expm1(torch.ones_like(fall)),
-        "ones": torch.ones_like(fall),
-        "zeros": torch.zeros_like(fall),
-    }[schedule]
-    weights = torch.where(position < first, torch.ones_like(fall), between)
-    return torch.where(position < last, weights, torch.zeros_like(fall))
+    if schedule == "exponential":
+        fall = fall * torch.expm1(fall) / math.expm1(1.0)
+    elif schedule != "linear":
+        fall = torch.full_like(fall, float(schedule == "ones"))
+    return torch.where(position < first, 1.0, fall) * (position < last)
 
 
 def guidance_weight(sigma: float, greatest: float) -> float:
