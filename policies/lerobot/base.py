@@ -100,8 +100,19 @@ class LeRobotPolicy(nn.Module, Policy):
                 "parts on "
                 'the hub, give local={NAME: FOLDER}, or name the folder under "local" in robot_rl.json'
             ) from error
-        load_weights(model, folder)
+        load_weights(model, folder, cls.rename_weights)
         return model
+
+    @classmethod
+    def rename_weights(cls, model: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ANN401 - of LeRobot
+        """Return a checkpoint's tensors under the names that the model has for them.
+
+        Args:
+            model: of LeRobot.
+            tensors: as they are stored.
+        """
+        del model
+        return tensors
 
     @classmethod
     def make_processors(

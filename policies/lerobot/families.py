@@ -15,6 +15,9 @@ FAMILIES: dict[str, str] = {
     "act": "policies.lerobot.act:ActPolicy",
     "diffusion": "policies.lerobot.diffusion:DiffusionPolicy",
     "multi_task_dit": "policies.lerobot.multi_task_dit:multi_task_dit",
+    "pi0": "policies.lerobot.pi0:Pi0Policy",
+    "pi05": "policies.lerobot.pi05:Pi05Policy",
+    "smolvla": "policies.lerobot.smolvla:SmolVlaPolicy",
 }
 """Type in config.json -> ``module:Class`` of the adapter, or function of the configuration choosing it."""
 

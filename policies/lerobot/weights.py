@@ -8,15 +8,18 @@ from policies.checkpoint import CheckpointError, read_tensors
 from policies.lerobot.files import WEIGHTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from torch import Tensor, nn
+
+    Rename = Callable[[nn.Module, dict[str, Tensor]], dict[str, Tensor]]
 
 _COMPILED = "_orig_mod."
 _NAMED = 4
 
 
-def load_weights(model: nn.Module, folder: Path) -> None:
+def load_weights(model: nn.Module, folder: Path, rename: Rename | None = None) -> None:
     """Fill a model from ``model.safetensors``.
 
     Tensors that a model holds under two names are stored once; weights saved from a compiled model carry its
@@ -25,11 +28,13 @@ def load_weights(model: nn.Module, folder: Path) -> None:
     Args:
         model: of LeRobot, on the CPU.
         folder: of the checkpoint.
+        rename: turns the model and the stored tensors into tensors under the names of the model.
 
     Raises:
         CheckpointError: naming what is missing, unknown or has another shape.
     """
     tensors = {name.replace(_COMPILED, ""): value for name, value in read_tensors(folder / WEIGHTS).items()}
+    tensors = tensors if rename is None else rename(model, tensors)
     own = model.state_dict()
     lines = [
         f"{name} has shape {tuple(tensors[name].shape)}, the configuration makes it {tuple(own[name].shape)}"
