@@ -109,6 +109,13 @@ METHODS = {
             "robot_rl.guide.real_time_method:make_real_time",
             needs=("velocity",),
         ),
+        Method(
+            "reguide",
+            "guide by phases of the task, then train on what succeeded under guidance",
+            "robot_rl.guide.reguide_config:ReGuideConfig",
+            "robot_rl.guide.absorbing:reguide",
+            needs=("velocity",),
+        ),
     )
 }
 """Methods of this package by name."""

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.guide.hook import GuideModel, LatentHook
+from robot_rl.learn.state_tensors import below
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,8 +123,7 @@ class LatentBarrier(LatentHook):
     def from_payload(cls, payload: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
         """Rebuild the hook; see `robot_rl.parts.SavedPart`."""
         settings = dict(payload)
-        parts = {key.removeprefix("model."): value for key, value in tensors.items()}
-        model = GuideModel.from_payload(settings.pop("model"), parts)
+        model = GuideModel.from_payload(settings.pop("model"), below(tensors, "model."))
         return cls(model, tensors["bank"], targets=tensors["targets"], **settings)
 
 

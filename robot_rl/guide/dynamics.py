@@ -38,7 +38,7 @@ LEAST_GAIN, LEAST_HANDLE = 3.0, 2.0
 class DynamicsConfig:
     """How the latent dynamics are trained."""
 
-    steps: int = 3000
+    steps: int = 1500
     """updates"""
     batch: int = 256
     """transitions per update"""
@@ -46,8 +46,8 @@ class DynamicsConfig:
     """of AdamW after the warm-up; falls to 0 along a cosine"""
     warmup: int = 100
     """updates in which the learning rate rises"""
-    weight_decay: float = 1e-6
-    """of AdamW"""
+    weight_decay: float = 1.0
+    """of AdamW; large, since a few thousand transitions are soon known by heart"""
     gradient_clip: float = 1.0
     """greatest norm of a gradient"""
     average: float = 0.99

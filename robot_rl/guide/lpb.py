@@ -16,6 +16,7 @@ from robot_rl.guide.config import GuideConfig
 from robot_rl.guide.picture import draw_distance
 from robot_rl.guide.preparation import base_rollouts, prepare
 from robot_rl.guide.rollouts import Rollouts
+from robot_rl.guide.summary import chunk_values, percentiles, success_share
 from robot_rl.methods import load_base
 from robot_rl.parts import save_refiner
 from robot_rl.refiner import Refiner
@@ -104,8 +105,8 @@ def _run(config: LpbConfig, run: RunDirectory) -> None:
         raise RuntimeError(f"The base changed during the run: {before} before, {after} after.")
     found = {
         "threshold": hook.threshold,
-        "expert_distance": _percentiles(own.numpy()),
-        "rollouts": {"episodes": len(episodes), "success": _success(episodes)},
+        "expert_distance": percentiles(own.numpy().astype(np.float64)),
+        "rollouts": {"episodes": len(episodes), "success": success_share(episodes)},
         "dynamics": prepared.check.to_json(),
         "trial": _trial(shown, run, hook.threshold),
     }
@@ -159,21 +160,10 @@ def _trial(episodes: Sequence[Episode], run: RunDirectory, threshold: float) -> 
     """How often guidance acted on training seeds, and a picture of the episode in which it did most."""
     if not episodes:
         return {}
-    first = [np.diff(episode.chunk_id, prepend=-1) != 0 for episode in episodes]
-    pairs = list(zip(episodes, first, strict=True))
-    active = np.concatenate([episode.extra["lpb.active"][mask] for episode, mask in pairs])
-    distance = np.concatenate([episode.extra["lpb.distance"][mask] for episode, mask in pairs])
+    active, distance = (chunk_values(episodes, f"lpb.{name}") for name in ("active", "distance"))
     most = max(episodes, key=lambda episode: float(episode.extra["lpb.active"].sum()))
     draw_distance(run.path / "distance.png", most, threshold)
-    found = {"guided_share": float(active.mean()), "success": _success(episodes)}
+    found = {"guided_share": float(active.mean()), "success": success_share(episodes)}
     run.log(len(episodes), {f"trial/{key}": value for key, value in found.items()})
     logger.info("guidance acted in %.0f %% of the chunks on training seeds", 100 * active.mean())
-    return {**found, "episodes": len(episodes), "distance": _percentiles(distance)}
-
-
-def _success(episodes: Sequence[Episode]) -> float:
-    return float(np.mean([episode.success for episode in episodes]))
-
-
-def _percentiles(values: np.ndarray[Any, Any]) -> dict[str, float]:
-    return {f"p{level}": float(np.percentile(values, level)) for level in (5, 25, 50, 75, 95, 99)}
+    return {**found, "episodes": len(episodes), "distance": percentiles(distance)}

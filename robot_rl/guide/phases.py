@@ -1,0 +1,213 @@
+"""Phases of a task: prototypes of each, how near is near, and in which phase an episode is.
+
+The definitions are those of ReGuide (arXiv 2606.28939); `robot_rl.guide.phase_finding` finds phases in
+demonstrations.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from robot_rl.guide.frames import Frames
+
+logger = logging.getLogger(__name__)
+
+ENOUGH = 0.95
+"""Share of the demonstrations that should be counted through to the last phase."""
+
+
+@dataclass(frozen=True)
+class PhaseConfig:
+    """How phases are found. Percentiles are tuned per task in the paper; these lie in the middle."""
+
+    phases: int = 5
+    """number of phases; an episode needs at least `switch_decisions` chunks in each"""
+    clusters: int = 10
+    """clusters per phase"""
+    prototypes: int = 50
+    """most prototypes per phase"""
+    components: int = 128
+    """most principal components that are clustered"""
+    difference: float = 0.3
+    """weight of the difference to the frame before, in the features that are clustered"""
+    restarts: int = 20
+    """of the clustering, of which the best is taken"""
+    temperature: float = 70.0
+    """percentile of the frames' distances to their nearest prototype: the softmin's temperature"""
+    lower: float = 50.0
+    """percentile of a phase's distances above which its rows have drifted and are guided"""
+    upper: float = 90.0
+    """percentile above which they are given up: a state that far off is not steered"""
+    switch: float = 70.0
+    """percentile of the next phase's distances below which it is reached"""
+    switch_margin: float = 0.2
+    """how much nearer the next phase must be than the present one"""
+    switch_decisions: int = 2
+    """chunks in a row that must say so"""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for name in ("phases", "clusters", "prototypes", "components", "restarts", "switch_decisions"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, allowed is 1 or more")
+        for name in ("temperature", "lower", "upper", "switch"):
+            if not 0 < getattr(self, name) < 100:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, allowed is a percentile above 0 and below 100"
+                )
+        if self.lower >= self.upper:
+            raise ValueError(f"lower is {self.lower} and upper {self.upper}: nothing lies between them")
+        if self.difference < 0:
+            raise ValueError(f"difference is {self.difference}, allowed is 0 or more")
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseTargets:
+    """What guidance needs to know of P phases.
+
+    Attributes:
+        prototypes: (P, M, D) scaled latents; rows beyond a phase's own number are unused.
+        used: (P, M) which are used.
+        temperature: (P,) of the softmin distance.
+        lower: (P,) distance from which a row has drifted.
+        upper: (P,) distance from which it is given up.
+        switch: (P,) distance below which the phase counts as reached.
+    """
+
+    prototypes: Float[Tensor, "P M D"]
+    used: Bool[Tensor, "P M"]
+    temperature: Float[Tensor, " P"]
+    lower: Float[Tensor, " P"]
+    upper: Float[Tensor, " P"]
+    switch: Float[Tensor, " P"]
+
+    @property
+    def count(self) -> int:
+        """P."""
+        return len(self.temperature)
+
+    def distance(self, latent: Float[Tensor, "B D"], phase: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
+        """Return each row's softmin distance to the prototypes of its phase, at the phase's temperature.
+
+        Args:
+            latent: scaled.
+            phase: 0 .. P - 1.
+        """
+        return softmin(latent, self.prototypes[phase], self.used[phase], self.temperature[phase])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
+        """Rebuild what `tensors` gave."""
+        return cls(**{item.name: tensors[item.name] for item in fields(cls)})
+
+
+def softmin(
+    latent: Float[Tensor, "B D"],
+    prototypes: Float[Tensor, "B M D"],
+    used: Bool[Tensor, "B M"],
+    temperature: Float[Tensor, " B"] | float,
+) -> Float[Tensor, " B"]:
+    """Return -t log sum_m exp(-||z - g_m|| / t): below the nearest distance by at most t log M.
+
+    Args:
+        latent: z.
+        prototypes: the g_m of each row.
+        used: which of them count.
+        temperature: t; towards 0 the result becomes the nearest distance.
+    """
+    distance = torch.linalg.vector_norm(latent[:, None] - prototypes, dim=2)
+    level = temperature[:, None] if isinstance(temperature, Tensor) else temperature
+    weight = torch.where(used, -distance / level, -torch.inf)
+    found: Tensor = -temperature * torch.logsumexp(weight, dim=1)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """Where rows are in the task.
+
+    Attributes:
+        phase: (B,) present phase.
+        agreed: (B,) chunks in a row that said the next phase is reached.
+    """
+
+    phase: Int[Tensor, " B"]
+    agreed: Int[Tensor, " B"]
+
+    @classmethod
+    def start(cls, rows: int, device: Any = "cpu") -> Self:  # noqa: ANN401 - whatever torch takes
+        """Return rows at the beginning."""
+        nothing = torch.zeros(rows, dtype=torch.int64, device=device)
+        return cls(nothing, nothing.clone())
+
+    def following(self, targets: PhaseTargets) -> Int[Tensor, " B"]:
+        """Return the phase after the present one, (B,); the last one is its own successor."""
+        return (self.phase + 1).clamp(max=targets.count - 1)
+
+    def advanced(self, latent: Float[Tensor, "B D"], targets: PhaseTargets, config: PhaseConfig) -> Progress:
+        """Return the progress after one more chunk; at most one phase on.
+
+        Args:
+            latent: scaled, expected after the chunk.
+            targets: of all phases.
+            config: when a phase is left.
+        """
+        following = self.following(targets)
+        near, far = targets.distance(latent, following), targets.distance(latent, self.phase)
+        says = (near < far - config.switch_margin) & (near < targets.switch[following])
+        agreed = torch.where(says, self.agreed + 1, 0)
+        switch = agreed >= config.switch_decisions
+        return Progress(torch.where(switch, following, self.phase), torch.where(switch, 0, agreed))
+
+
+def count_through(
+    frames: Frames, targets: PhaseTargets, config: PhaseConfig, executed: int
+) -> list[list[int]]:
+    """Count the phases of each demonstration as guidance would, from the latents that really followed.
+
+    Args:
+        frames: scaled.
+        targets: of all phases.
+        config: see `PhaseConfig`.
+        executed: steps between two chunks.
+
+    Returns:
+        The phase after each chunk, per demonstration.
+    """
+    found = []
+    for number in torch.unique(frames.trajectory):
+        latents = frames.latents[frames.trajectory == number]
+        at = Progress.start(1)
+        seen = []
+        for after in range(executed, len(latents), executed):
+            at = at.advanced(latents[[after]], targets, config)
+            seen.append(int(at.phase))
+        found.append(seen)
+    return found
+
+
+def reached_share(counted: list[list[int]], phases: int) -> float:
+    """Share of demonstrations that were counted through to the last phase; warns when it is low."""
+    share = float(np.mean([bool(seen) and seen[-1] == phases - 1 for seen in counted]))
+    if share < ENOUGH:
+        logger.warning(
+            "only %.0f %% of the demonstrations are counted through to the last of %d phases, so later "
+            "phases are hardly guided: choose fewer phases or fewer switch_decisions",
+            100 * share,
+            phases,
+        )
+    return share
