@@ -9,7 +9,7 @@ original to the bit.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -42,28 +42,37 @@ def noise_of(x: Tensor, velocity: Tensor, sigma: Tensor | float) -> Tensor:
     return x + (1 - sigma) * velocity
 
 
+def clean_of(native: Tensor, noise: Tensor, alpha_bar: Tensor) -> Tensor:
+    """Return a for a native state and the noise predicted in it."""
+    return (native - (1 - alpha_bar).sqrt() * noise) / alpha_bar.sqrt()
+
+
 def velocity_of(native: Tensor, noise: Tensor, alpha_bar: Tensor) -> Tensor:
     """Return v = eps - a for a native state and the noise predicted in it."""
-    clean = (native - (1 - alpha_bar).sqrt() * noise) / alpha_bar.sqrt()
-    return noise - clean
+    return noise - clean_of(native, noise, alpha_bar)
 
 
 class VariancePreservingPolicy(ChunkPolicy):
-    """A chunk policy whose network predicts the noise in a variance-preserving state.
+    """A chunk policy whose network looks at a variance-preserving state.
 
-    A subclass implements `alpha_bars`, `predict_noise` and `scheduler_step` besides `encode`, `decode` and
+    A subclass implements `alpha_bars`, `predict` and `scheduler_step` besides `encode`, `decode` and
     `encode_action`.
+
+    Attributes:
+        predicts: what the network says: the "noise" in the state (epsilon), or the "clean" chunk (sample).
     """
+
+    predicts: Literal["noise", "clean"] = "noise"
 
     @abstractmethod
     def alpha_bars(self, steps: int | None = None) -> Float[Tensor, " N"]:
         """Return abar before each step and after the last, rising to 1; positive throughout."""
 
     @abstractmethod
-    def predict_noise(
+    def predict(
         self, native: Float[Tensor, "B H Z"], alpha_bar: Float[Tensor, " B"], context: Context
     ) -> Float[Tensor, "B H Z"]:
-        """Return the noise that the network sees in the native state."""
+        """Return what the network says of the native state; `predicts` says what that is."""
 
     @abstractmethod
     def scheduler_step(
@@ -74,10 +83,16 @@ class VariancePreservingPolicy(ChunkPolicy):
         Args:
             index: 0 .. steps - 1.
             native: before the step.
-            prediction: of `predict_noise`.
+            prediction: of `predict`.
             alpha_bars: as `alpha_bars` returned them.
             noise: fresh noise of this step; None for a deterministic scheduler.
         """
+
+    def predict_noise(
+        self, native: Float[Tensor, "B H Z"], alpha_bar: Float[Tensor, " B"], context: Context
+    ) -> Float[Tensor, "B H Z"]:
+        """Return the noise that the network sees in the native state."""
+        return self._noise(native, self.predict(native, alpha_bar, context), alpha_bar[:, None, None])
 
     def sigmas(self, steps: int | None = None) -> Float[Tensor, " N"]:
         """Return the noise levels of the view."""
@@ -111,8 +126,10 @@ class VariancePreservingPolicy(ChunkPolicy):
             x = x.requires_grad_(True)
             # The native state to the bit (the difference is exact, Sterbenz 1974), yet a function of x.
             seen = x * scale + (native - (x * scale).detach())
-        noise = self.predict_noise(seen, alpha_bar.expand(len(state)), context)
-        return Evaluation(x, velocity_of(seen, noise, alpha_bar), (native, noise.detach()))
+        prediction = self.predict(seen, alpha_bar.expand(len(state)), context)
+        noise = self._noise(seen, prediction, alpha_bar)
+        clean = prediction if self.predicts == "clean" else clean_of(seen, noise, alpha_bar)
+        return Evaluation(x, noise - clean, (native, prediction.detach()))
 
     def native_step(
         self,
@@ -131,7 +148,13 @@ class VariancePreservingPolicy(ChunkPolicy):
             # Rows with the values that the network saw stay native too: a hook may leave some of them alone.
             same = (x == evaluation.x) & (velocity == evaluation.velocity)
             kept = same.flatten(1).all(dim=1)[:, None, None]
-            guided = noise_of(x, velocity, sigma_of(alpha_bars[index]))
+            sigma = sigma_of(alpha_bars[index])
+            guided = x - sigma * velocity if self.predicts == "clean" else noise_of(x, velocity, sigma)
             prediction = torch.where(kept, prediction, guided)
             native = torch.where(kept, native, x * view_scale(alpha_bars[index]))
         return self.scheduler_step(index, native, prediction, alpha_bars, noise)
+
+    def _noise(self, native: Tensor, prediction: Tensor, alpha_bar: Tensor) -> Tensor:
+        if self.predicts == "noise":
+            return prediction
+        return (native - alpha_bar.sqrt() * prediction) / (1 - alpha_bar).sqrt()

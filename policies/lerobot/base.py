@@ -18,6 +18,7 @@ from policies.context import TensorContext
 from policies.hashing import tensors_hash
 from policies.lerobot.describe import Layout
 from policies.lerobot.processors import Processors, lerobot_image
+from policies.lerobot.quiet import quiet_transformers
 from policies.lerobot.weights import load_weights
 from policies.policy import ChunkPolicy, Policy, PolicySpec, Supports
 
@@ -93,7 +94,8 @@ class LeRobotPolicy(nn.Module, Policy):
             CheckpointError: if weights are missing, unknown or of another shape.
         """
         try:
-            model = model_class(config)
+            with quiet_transformers():
+                model = model_class(config)
         except (OSError, ValueError, ImportError, AssertionError) as error:
             raise CheckpointError(
                 f"the model of {folder} cannot be built ({type(error).__name__}: {error}). Where it names "

@@ -94,7 +94,7 @@ class ConstantVelocity(nn.Module, VariancePreservingPolicy):
     def alpha_bars(self, steps=None) -> Tensor:
         return self.table
 
-    def predict_noise(self, native: Tensor, alpha_bar: Tensor, context) -> Tensor:
+    def predict(self, native: Tensor, alpha_bar: Tensor, context) -> Tensor:
         return torch.tanh(1.3 * native + context["state"]) * (1.1 - alpha_bar[:, None, None])
 
     def scheduler_step(self, index, native, prediction, alpha_bars, noise) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from lerobot.configs.types import FeatureType, PolicyFeature
 from lerobot.policies.act.configuration_act import ACTConfig
+from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
 RATE = 20.0
@@ -75,6 +76,90 @@ def act_config(**changes: Any) -> ACTConfig:
             "n_encoder_layers": 1,
             "n_decoder_layers": 1,
             "pretrained_backbone_weights": None,
+            **changes,
+        }
+    )
+
+
+def diffusion_config(**changes: Any) -> DiffusionConfig:
+    return DiffusionConfig(
+        **{
+            "device": "cpu",
+            "n_obs_steps": 2,
+            "horizon": 8,
+            "n_action_steps": 4,
+            "down_dims": (16, 32),
+            "diffusion_step_embed_dim": 16,
+            "num_train_timesteps": 20,
+            "num_inference_steps": 5,
+            "noise_scheduler_type": "DDIM",
+            "pretrained_backbone_weights": None,
+            "input_features": {STATE: feature("STATE", 4), ENVIRONMENT: feature("ENV", 6)},
+            "output_features": {ACTION: feature("ACTION", 2)},
+            **changes,
+        }
+    )
+
+
+def cameras(*names: str, height: int = 40, width: int = 48) -> dict[str, PolicyFeature]:
+    return {f"observation.images.{name}": feature("VISUAL", 3, height, width) for name in names}
+
+
+def tokenizer(folder: Path) -> Path:
+    """Save a tokenizer of a few words that `transformers.AutoTokenizer` reads; returns the folder."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["<pad>", "<unk>", "do", "task", *map(str, range(10)), "put", "the", "peg", "in", "hole"]
+    backend = Tokenizer(
+        models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<unk>")
+    )
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", unk_token="<unk>", eos_token="<pad>"
+    ).save_pretrained(folder)
+    return folder
+
+
+def clip(folder: Path) -> Path:
+    """Save a tiny CLIP with its tokenizer; returns the folder, whose name must contain "clip"."""
+    from transformers import CLIPConfig, CLIPModel
+
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    text = {**small, "vocab_size": 64, "max_position_embeddings": 16, "eos_token_id": 0, "bos_token_id": 1}
+    vision = {**small, "image_size": 32, "patch_size": 8}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=32)).save_pretrained(
+            folder
+        )
+    return tokenizer(folder)
+
+
+def multi_task_dit_config(parts: Path, **changes: Any) -> Any:
+    """A tiny multi-task DiT whose encoders and tokenizer are the folder `clip` made."""
+    from lerobot.policies.multi_task_dit.configuration_multi_task_dit import MultiTaskDiTConfig
+
+    return MultiTaskDiTConfig(
+        **{
+            "device": "cpu",
+            "n_obs_steps": 2,
+            "horizon": 8,
+            "n_action_steps": 4,
+            "hidden_dim": 32,
+            "num_layers": 1,
+            "num_heads": 2,
+            "timestep_embed_dim": 16,
+            "num_train_timesteps": 20,
+            "num_inference_steps": 4,
+            "num_integration_steps": 4,
+            "noise_scheduler_type": "DDIM",
+            "image_crop_shape": (32, 32),
+            "tokenizer_max_length": 12,
+            "vision_encoder_name": str(parts),
+            "text_encoder_name": str(parts),
+            "input_features": {STATE: feature("STATE", 4), **cameras("front")},
+            "output_features": {ACTION: feature("ACTION", 2)},
             **changes,
         }
     )
