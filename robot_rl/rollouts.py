@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import sim
 from data.store import EpisodeStore
 from hardware.clock import SimulatedClock
-from robot_rl.control import ControlLoop, LoopConfig
+from robot_rl.control import ControlLoop, LoopConfig, episode_name
 from robot_rl.seeds import TRAINING_SEEDS
 from sim.task import task_of
 
@@ -50,20 +50,37 @@ class Rollouts:
     def wave(
         self, number: int, refiner: Refiner, on_step: Callable[[int], None] | None = None
     ) -> list[Episode]:
-        """Run and store one wave, exploring.
+        """Run and store one wave, exploring; see `run`."""
+        episodes = self.run(number, refiner, on_step)
+        for episode in episodes:
+            self.store.write(episode)
+        return episodes
+
+    def run(
+        self, number: int, refiner: Refiner, on_step: Callable[[int], None] | None = None
+    ) -> list[Episode]:
+        """Run one wave, exploring, without storing it.
 
         Args:
             number: Of the wave, from 0; its seeds follow from it.
             refiner: What acts besides the base.
             on_step: See `ControlLoop.run`.
         """
-        first = self._first_seed + number * self._rows
         exploring = LoopConfig(deterministic=False, stream=STREAM)
         loop = ControlLoop(self._envs, self._policy, refiner, exploring, clock=SimulatedClock())
-        episodes = loop.run(range(first, first + self._rows), on_step=on_step)
-        for episode in episodes:
-            self.store.write(episode)
-        return episodes
+        return loop.run(self._seeds(number), on_step=on_step)
+
+    def names(self, number: int) -> list[str]:
+        """Ids of the episodes of a wave.
+
+        Args:
+            number: Of the wave, from 0.
+        """
+        return [episode_name(self._envs[0], seed, STREAM) for seed in self._seeds(number)]
+
+    def _seeds(self, number: int) -> range:
+        first = self._first_seed + number * self._rows
+        return range(first, first + self._rows)
 
     def keep_only(self, known: Collection[str]) -> None:
         """Remove episodes that a checkpoint does not know; they are collected again."""

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from data.config import from_dict, to_dict
 from policies import checkpoint
 from policies.flow import FlowPolicy
+from robot_rl.guide.collecting import Collector
 from robot_rl.guide.phase_finding import find_phases
 from robot_rl.guide.phases import count_through, reached_share
 from robot_rl.guide.preparation import base_rollouts, prepare
 from robot_rl.guide.reguide import PhaseGuide
-from robot_rl.guide.rollouts import Rollouts
 from robot_rl.guide.summary import chunk_values
 from robot_rl.methods import load_base
 from robot_rl.parts import save_refiner, version_of
@@ -72,7 +72,7 @@ class _Rounds:
         self._started = time.monotonic()
         self._base = load_base(config, "reguide")
         self._before = self._base.hash()
-        self._rollouts = Rollouts(config, self._base)
+        self._collector = Collector(config, self._base, run.path)
         self._stores: list[Path] = []
         self._facts: dict[str, Any] = {"rounds": [], "env_steps": 0}
 
@@ -81,7 +81,7 @@ class _Rounds:
         config, path = self._config, self._run.path
         if config.guide:
             store = path / "episodes"
-            self._count(base_rollouts(config, store, self._rollouts, self._base))
+            self._count(base_rollouts(config, store, self._collector, self._base))
             self._stores.append(store)
         present, folder = self._base, config.policy
         for number, kind in enumerate(config.absorb, 1):
@@ -96,7 +96,7 @@ class _Rounds:
         else:
             refiner = self._refiner(path, present, acting=False)
             trial = config.waves(config.trial_episodes)
-            shown = [episode for _ in range(trial) for episode in self._rollouts.run(refiner)]
+            shown = [episode for _ in range(trial) for episode in self._collector.run(refiner)]
             self._count(shown)
             self._facts["trial"] = _summary(shown)
         self._finish(refiner)
@@ -122,8 +122,8 @@ class _Rounds:
 
     def _collect(self, place: Path, refiner: Refiner) -> dict[str, Any]:
         config = self._config
-        store = self._rollouts.store(place / "episodes")
-        episodes = self._rollouts.collect(
+        store = self._collector.store(place / "episodes")
+        episodes = self._collector.collect(
             store,
             config.waves(config.attempts),
             lambda _: refiner,

@@ -12,10 +12,10 @@ import torch
 
 from data.config import to_dict
 from robot_rl.guide.barrier import LatentBarrier, Targets, control_targets, nearest_distance
+from robot_rl.guide.collecting import Collector
 from robot_rl.guide.config import GuideConfig
 from robot_rl.guide.picture import draw_distance
 from robot_rl.guide.preparation import base_rollouts, prepare
-from robot_rl.guide.rollouts import Rollouts
 from robot_rl.guide.summary import chunk_values, percentiles, success_share
 from robot_rl.methods import load_base
 from robot_rl.parts import save_refiner
@@ -86,8 +86,8 @@ def _run(config: LpbConfig, run: RunDirectory) -> None:
     started = time.monotonic()
     policy = load_base(config, "lpb")
     before = policy.hash()
-    rollouts = Rollouts(config, policy)
-    episodes = base_rollouts(config, run.path / "episodes", rollouts, policy)
+    collector = Collector(config, policy, run.path)
+    episodes = base_rollouts(config, run.path / "episodes", collector, policy)
     prepared = prepare(config, run.path / "dynamics", policy, [run.path / "episodes"], config.data)
     bank, own = calibrate(prepared.frames, config.bank, config.seed)
     hook = LatentBarrier(
@@ -100,7 +100,7 @@ def _run(config: LpbConfig, run: RunDirectory) -> None:
     )
     facts = {"task": config.task, "method": "lpb", "policy": str(config.policy)}
     saved = save_refiner(run.path / "refiner", Refiner(hooks=(hook,), base_hash=before), facts)
-    shown = [episode for _ in range(config.waves(config.trial_episodes)) for episode in rollouts.run(saved)]
+    shown = [episode for _ in range(config.waves(config.trial_episodes)) for episode in collector.run(saved)]
     if (after := policy.hash()) != before:
         raise RuntimeError(f"The base changed during the run: {before} before, {after} after.")
     found = {

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from data.records import Episode
     from data.windows import Trajectory
     from policies.policy import Policy
+    from robot_rl.guide.collecting import Collector
     from robot_rl.guide.config import GuideConfig
-    from robot_rl.guide.rollouts import Rollouts
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,9 @@ class Prepared:
     check: DynamicsCheck
 
 
-def base_rollouts(config: GuideConfig, folder: Path, rollouts: Rollouts, policy: Policy) -> Sequence[Episode]:
+def base_rollouts(
+    config: GuideConfig, folder: Path, collector: Collector, policy: Policy
+) -> Sequence[Episode]:
     """Collect rollouts of the base, every second wave with correlated noise on its actions.
 
     Deviation from LPB, whose rollouts come from earlier checkpoints of the base: of a frozen base there is
@@ -50,15 +52,15 @@ def base_rollouts(config: GuideConfig, folder: Path, rollouts: Rollouts, policy:
     Args:
         config: how many, and how much noise.
         folder: of the store.
-        rollouts: what collects them.
+        collector: runs them.
         policy: the base; its action limits bound the noise.
     """
-    store = rollouts.store(folder)
-    first = rollouts.collect(store, 1, lambda _: Refiner(), name="Rolling out the base")
+    store = collector.store(folder)
+    first = collector.collect(store, 1, lambda _: Refiner(), name="Rolling out the base")
     moved = np.concatenate([episode.action_base for episode in first])
     scale = config.exploration * reach(moved, policy.spec.action_spec)
     noisy = Refiner(correct=CorrelatedNoise(scale)) if config.exploration else Refiner()
-    rest = rollouts.collect(
+    rest = collector.collect(
         store,
         config.waves(config.rollouts) - 1,
         lambda wave: Refiner() if wave % 2 else noisy,

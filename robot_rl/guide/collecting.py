@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import sim
 from data.store import EpisodeStore
-from hardware.clock import SimulatedClock
-from robot_rl.control import ControlLoop, LoopConfig, episode_name
 from robot_rl.progress import stage
-from robot_rl.seeds import TRAINING_SEEDS
-from sim.task import task_of
+from robot_rl.rollouts import Rollouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,35 +17,29 @@ if TYPE_CHECKING:
     from robot_rl.guide.config import GuideConfig
     from robot_rl.refiner import Refiner
 
-STREAM = 2
-"""Keeps these rollouts' noise apart from evaluation's and from other methods' on the same seeds."""
-_SEEDS_PER_RUN = 1_000_000
 
-
-class Rollouts:
+class Collector:
     """Collects episodes of a policy on a task, wave by wave, each seed used once in a run.
 
     Args:
         config: task, seed and rows.
         policy: what acts.
+        folder: of the run.
     """
 
-    def __init__(self, config: GuideConfig, policy: Policy) -> None:
-        self._config, self._policy = config, policy
-        self._envs = [sim.make(config.task, **config.task_arguments) for _ in range(config.rows)]
-        self._task = task_of(self._envs[0], "max_steps")
-        self.wave = 0
+    def __init__(self, config: GuideConfig, policy: Policy, folder: Path) -> None:
+        self._rollouts = Rollouts(config, policy, folder / "episodes", config.rows)
+        self._wave_number = 0
 
     def store(self, path: Path) -> EpisodeStore:
         """Open a store that says what the task's observations and actions mean."""
-        return EpisodeStore(path, features=self._task.features, action_spec=self._task.action_spec.to_json())
+        task = self._rollouts.task
+        return EpisodeStore(path, features=task.features, action_spec=task.action_spec.to_json())
 
     def run(self, refiner: Refiner) -> list[Episode]:
         """Run one wave on the next seeds and return its episodes."""
-        seeds = self._seeds()
-        self.wave += 1
-        exploring = LoopConfig(deterministic=False, stream=STREAM)
-        return ControlLoop(self._envs, self._policy, refiner, exploring, clock=SimulatedClock()).run(seeds)
+        self._wave_number += 1
+        return self._rollouts.run(self._wave_number - 1, refiner)
 
     def collect(
         self,
@@ -89,13 +79,8 @@ class Rollouts:
         return found
 
     def _wave(self, store: EpisodeStore, refiner: Refiner) -> list[Episode]:
-        names = [episode_name(self._envs[0], seed, STREAM) for seed in self._seeds()]
+        names = self._rollouts.names(self._wave_number)
         if all(name in store for name in names):
-            self.wave += 1
+            self._wave_number += 1
             return [store.read(name) for name in names]
         return self.run(refiner)
-
-    def _seeds(self) -> range:
-        config = self._config
-        first = TRAINING_SEEDS + config.seed * _SEEDS_PER_RUN + self.wave * config.rows
-        return range(first, first + config.rows)
