@@ -96,6 +96,7 @@ def test_the_same_seed_gives_the_same_barrier_and_a_control_another(trained, bar
     assert not torch.equal(other.tensors()["targets"], one.tensors()["targets"])
 
 
+@pytest.mark.slow
 def test_an_interrupted_lpb_ends_with_the_same_barrier(trained, barrier_run, tmp_path, monkeypatch) -> None:
     config = LpbConfig(**common(trained, tmp_path / "run"), eta=2.0, percentile=50)
     monkeypatch.setattr("robot_rl.guide.lpb.calibrate", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -165,6 +166,7 @@ def test_without_rounds_the_guidance_itself_is_the_refiner(trained, tmp_path) ->
     assert "guided_share" in json.loads((run / "result.json").read_text())["trial"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_with_the_same_student(trained, absorbed, tmp_path, monkeypatch) -> None:
     config, calls = absorb_config(trained, tmp_path / "run"), []
 
