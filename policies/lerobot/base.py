@@ -166,7 +166,7 @@ class LeRobotPolicy(nn.Module, Policy):
         for key, feature in self._spec.features.items():
             value = observation.get(key)
             shape = (self._spec.observation_steps, *feature.shape)
-            if not isinstance(value, Tensor) or tuple(value.shape[1:]) != shape:
+            if not isinstance(value, Tensor) or tuple(value.shape[1:]) not in (shape, self._small(shape)):
                 found = f"has shape {tuple(value.shape)}" if isinstance(value, Tensor) else "is missing"
                 raise ValueError(
                     f"{key!r} {found}; policy {self._spec.name!r} reads (B, {', '.join(map(str, shape))})"
@@ -177,6 +177,15 @@ class LeRobotPolicy(nn.Module, Policy):
         if self._spec.reads_task:
             batch["task"] = _texts(observation, self._spec.name)
         return {key: self._placed(value) for key, value in self.processors.observe(batch).items()}
+
+    @property
+    def network_image_size(self) -> tuple[int, int] | None:
+        """(height, width) to which the network scales images: such are taken too. None: unknown."""
+        return None
+
+    def _small(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        size = self.network_image_size
+        return shape if size is None or len(shape) != 4 else (shape[0], *size, shape[3])
 
     def original(
         self, observation: Observation, noise: Tensor | None = None, step_noise: Sequence[Tensor] = ()

@@ -29,6 +29,12 @@ class DiffusionPolicy(ScheduledPolicy):
         diffusion = self.model.diffusion
         return Scheduler(diffusion.noise_scheduler, diffusion.num_inference_steps)
 
+    @property
+    def network_image_size(self) -> tuple[int, int] | None:
+        """(height, width) to which the network itself scales images."""
+        size = self.model.config.resize_shape
+        return None if size is None else (int(size[0]), int(size[1]))
+
     def encode(self, observation: Observation, condition: Condition = None) -> TensorContext:
         """Encode the observation into one vector per row; see `ChunkPolicy.encode`."""
         if condition is not None:

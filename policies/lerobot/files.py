@@ -11,6 +11,8 @@ from policies.checkpoint import CheckpointError
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+TRAINED = "pretrained_model"
+"""Folder in which LeRobot's training, and ours, puts a checkpoint below that of its run."""
 PREPROCESSOR = "policy_preprocessor.json"
 POSTPROCESSOR = "policy_postprocessor.json"
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -26,21 +28,31 @@ def matches(source: str) -> bool:
     """Whether a source is a LeRobot checkpoint: a folder that says so, or (where there is none) a hub id."""
     path = Path(source)
     if path.exists():
-        return "type" in _config_or_nothing(path / CONFIG)
+        return is_checkpoint(path) or is_checkpoint(path / TRAINED)
     return is_repository_id(source)
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether a folder says that it holds a policy of LeRobot."""
+    try:
+        return "type" in read_json(folder / CONFIG)
+    except CheckpointError:
+        return False
 
 
 def locate(source: str, revision: str | None = None) -> Path:
     """Return the folder of a checkpoint, downloaded from the hub if it is not here.
 
     Args:
-        source: a folder, or the id of a repository on the hub.
+        source: a folder, one that holds it as ``pretrained_model``, or the id of a repository on the hub.
         revision: branch, tag or commit of the repository; None: its main branch.
 
     Raises:
         CheckpointError: if it is neither, the hub cannot be reached, or a file is missing.
     """
     folder = Path(source) if Path(source).exists() else _download(source, revision)
+    if not is_checkpoint(folder) and is_checkpoint(folder / TRAINED):
+        folder /= TRAINED
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is a file; give the folder that holds {CONFIG} and {WEIGHTS}")
     missing = [name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file()]
@@ -70,13 +82,6 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} holds a {type(value).__name__}; an object is expected")
     return value
-
-
-def _config_or_nothing(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path)
-    except CheckpointError:
-        return {}
 
 
 def _download(source: str, revision: str | None) -> Path:

@@ -14,10 +14,11 @@ from policies.variance_preserving import VariancePreservingPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
     from policies.lerobot.processors import Processors
     from policies.lerobot.scheduler import Scheduler
+    from policies.request import ActionBatch
 
 IMAGES = "observation.images"
 """Key under which LeRobot's encoders read the stacked cameras."""
@@ -55,6 +56,28 @@ class ScheduledPolicy(LeRobotChunkPolicy, VariancePreservingPolicy):
     def alpha_bars(self, steps: int | None = None) -> Float[Tensor, " N"]:
         """Return abar before each step and after the last."""
         return self.scheduler.alpha_bars(steps, self.device)
+
+    def denoising_loss(
+        self, batch: ActionBatch, noise: Float[Tensor, "B H A"], time: Int[Tensor, " B"]
+    ) -> Float[Tensor, " B"]:
+        """Return what this policy's own training minimises, per row (Ho et al. 2020, eq. 14).
+
+        Args:
+            batch: observations and robot-unit chunks.
+            noise: eps.
+            time: training timestep of each row, below `num_train_timesteps`.
+        """
+        context = self.encode(batch.observation, batch.condition)
+        with torch.no_grad():
+            clean = self.encode_action(batch.action, context)
+        level = self.scheduler.level_of(time)[:, None, None]
+        native = level.sqrt() * clean + (1 - level).sqrt() * noise
+        said = self.predict(native, level.flatten(), context)
+        error = (said - (clean if self.predicts == "clean" else noise)).square().mean(dim=2)
+        if batch.mask is None:
+            return error.mean(dim=1)
+        valid = batch.mask.to(error)
+        return (error * valid).sum(dim=1) / valid.sum(dim=1).clamp(min=1)
 
     def scheduler_step(
         self, index: int, native: Tensor, prediction: Tensor, alpha_bars: Tensor, noise: Tensor | None

@@ -71,6 +71,10 @@ class Scheduler:
             self._alpha_bars[key] = levels.to(device)
         return self._alpha_bars[key]
 
+    def level_of(self, time: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
+        """Return abar at training timesteps."""
+        return self._table.to(time.device)[time]
+
     def timestep_of(self, alpha_bar: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
         """Return the training timestep with this abar, between two of them where it lies between theirs.
 

@@ -5,25 +5,24 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import torch
 
 from data.config import to_dict
-from data.statistics import compute_statistics
-from policies import checkpoint
 from policies.device import check_device
-from policies.flow import FlowPolicy
-from policies.flow_config import TASK, FlowConfig
+from policies.flow_config import FlowConfig
 from robot_rl.progress import stage
 from robot_rl.runs import RunDirectory
 from robot_rl.seeds import MOST_SEED
 from robot_rl.train.demonstrations import Demonstrations, Selection, read_demonstrations
+from robot_rl.train.diffusion_settings import DiffusionSettings
 from robot_rl.train.fitting import Progress, check_fit, fit, optimiser
+from robot_rl.train.flow import FlowCloning
 from robot_rl.train.heldout import HeldOutError, held_out_error
 from robot_rl.train.mixing import RowMixture, read_added
 from robot_rl.train.report import write_report
@@ -33,9 +32,8 @@ from robot_rl.train.windows import End, TensorWindows, split
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from data.windows import Trajectory
+    from robot_rl.train.kinds import Cloning, WindowShape
 
 logger = logging.getLogger(__name__)
 
@@ -48,10 +46,12 @@ class TrainConfig:
     """an episode store, a run of robot-rl collect, or a LeRobotDataset v3 folder"""
     out: Path
     """folder of the run; the trained policy is written there too"""
-    policy: Literal["flow"] = "flow"
-    """which policy is trained"""
+    policy: Literal["flow", "diffusion"] = "flow"
+    """which policy is trained: ours, or LeRobot's Diffusion Policy, which becomes a LeRobot checkpoint"""
     network: FlowConfig = field(default_factory=FlowConfig)
-    """what the policy reads and how large it is; no inputs means every feature of the data"""
+    """what the flow policy reads and how large it is; no inputs means every feature of the data"""
+    diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
+    """the same of the Diffusion Policy"""
     steps: int = 4000
     """updates"""
     batch: int = 256
@@ -122,7 +122,7 @@ def train(config: TrainConfig, progress: Progress | None = None) -> Path:
         progress: called after every update, besides the progress bar.
 
     Returns:
-        The run directory, which `policies.checkpoint.load` reads.
+        The run directory, which `policies.loading.load` reads.
 
     Raises:
         ValueError: if the data do not fit the configuration.
@@ -133,39 +133,48 @@ def train(config: TrainConfig, progress: Progress | None = None) -> Path:
     directory = RunDirectory.create(
         config.out, settings, kind="train", resume=config.resume, wandb=config.wandb
     )
-    with directory as run:
+    with directory as run, tempfile.TemporaryDirectory(prefix="robot-rl-train-") as scratch:
         with stage("Reading demonstrations"):
-            start = None if config.start is None else _read_start(config.start)
-            demos = read_demonstrations(config.data, _selection(config, start))
-            added = read_added(config.also, demos, _selection(config, start))
-        network = _network(config, demos) if start is None else start.config
-        parts = split(demos.trajectories, share=config.holdout, horizon=network.horizon, seed=config.seed)
-        windows = _windows([*parts.train, *added], network, config.end)
+            kind = _kind(config, Path(scratch))
+            demos = read_demonstrations(config.data, _selection(config, kind.shape))
+            added = read_added(config.also, demos, _selection(config, kind.shape))
+        shape = kind.shape
+        parts = split(demos.trajectories, share=config.holdout, horizon=shape.horizon, seed=config.seed)
+        windows = _windows([*parts.train, *added], shape, config.end)
         mixture = RowMixture(windows.trajectory, len(parts.train), config.also_share)
-        state = _start(config, network, demos, windows) if start is None else _go_on(config, start)
-        loss = functools.partial(_loss, config, state, windows, mixture)
+        state = _state(config, kind, kind.build(demos, windows))
+        loss = functools.partial(_loss, config, kind, state, windows, mixture)
         fit(config, run, state, loss, name="Training the base policy", progress=progress)
         error = None
         if parts.held:
-            held = _windows(parts.held, network, "mask")
-            error = held_out_error(state.average, held, seed=config.seed)
-        facts = {"held_out": parts.text, "also": len(added), "seconds": time.monotonic() - started}
-        _finish(run, state, demos, error, facts)
+            held = _windows(parts.held, shape, "mask")
+            error = held_out_error(kind.policy(state.average), held, seed=config.seed)
+        facts: dict[str, Any] = {"policy_hash": kind.policy(state.average).hash(), "held_out": parts.text}
+        facts |= {"also": len(added), "seconds": time.monotonic() - started}
+        kind.save(state.average, run.path)
+        _finish(run, state.step, demos, error, facts)
     return config.out
 
 
-def _read_start(folder: Path) -> FlowPolicy:
-    policy = checkpoint.load(folder)
-    if not isinstance(policy, FlowPolicy):
-        raise TypeError(f"start is {folder}, a {type(policy).__name__}: training goes on from a FlowPolicy")
-    return policy
+def _kind(config: TrainConfig, scratch: Path) -> Cloning[Any]:
+    """What is particular to the policy that is trained."""
+    if config.policy == "diffusion":
+        from robot_rl.train.diffusion import DiffusionCloning
+
+        return DiffusionCloning(
+            config.diffusion,
+            constant=config.constant,
+            start=config.start,
+            seed=config.seed,
+            scratch=scratch,
+        )
+    return FlowCloning(config.network, constant=config.constant, start=config.start, seed=config.seed)
 
 
-def _selection(config: TrainConfig, start: FlowPolicy | None) -> Selection:
-    network = config.network if start is None else start.config
+def _selection(config: TrainConfig, shape: WindowShape) -> Selection:
     return Selection(
-        inputs=network.inputs,
-        image_size=network.image_size,
+        inputs=shape.inputs,
+        image_size=shape.image_size,
         sources=config.sources,
         outcomes=config.outcomes,
         action=config.action,
@@ -173,87 +182,47 @@ def _selection(config: TrainConfig, start: FlowPolicy | None) -> Selection:
     )
 
 
-def _network(config: TrainConfig, demos: Demonstrations) -> FlowConfig:
-    """Return the policy's configuration with its inputs filled in."""
-    if config.network.inputs:
-        return config.network
-    tasks = {trajectory.task for trajectory in demos.trajectories}
-    return replace(config.network, inputs=(*sorted(demos.features), *((TASK,) if len(tasks) > 1 else ())))
-
-
-def _windows(trajectories: Sequence[Trajectory], network: FlowConfig, end: End) -> TensorWindows:
+def _windows(trajectories: Sequence[Trajectory], shape: WindowShape, end: End) -> TensorWindows:
     return TensorWindows(
         trajectories,
-        observation_steps=network.observation_steps,
-        horizon=network.horizon,
-        first_action=network.first_action,
+        observation_steps=shape.observation_steps,
+        horizon=shape.horizon,
+        first_action=shape.first_action,
         end=end,
     )
 
 
-def _start(
-    config: TrainConfig, network: FlowConfig, demos: Demonstrations, windows: TensorWindows
-) -> TrainState[FlowPolicy]:
-    """Build policy, average and optimiser, with normalisation from the training windows only."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        policy = FlowPolicy(network, demos.features, demos.action_spec)
-    vectors = [key for key, feature in demos.features.items() if not feature.is_image]
-    arrays = {key: windows.used(key) for key in (*vectors, "action")}
-    if network.relative_to is not None:
-        arrays["action"] = _relative_actions(windows, network.relative_to)
-    policy.fit(compute_statistics(arrays, demos.features), constant=config.constant)
-    return _state(config, policy)
-
-
-def _go_on(config: TrainConfig, start: FlowPolicy) -> TrainState[FlowPolicy]:
-    """A student of a policy: what it was trained with stays in its normalisation."""
-    student = start.student("copy")
-    assert isinstance(student, FlowPolicy)
-    return _state(config, student)
-
-
-def _state(config: TrainConfig, policy: FlowPolicy) -> TrainState[FlowPolicy]:
-    policy.to(check_device(config.device)).train()
-    average = policy.student("copy")
-    assert isinstance(average, FlowPolicy)
-    average.requires_grad_(False).eval()
-    return TrainState(policy, average, optimiser(policy, config), torch.Generator().manual_seed(config.seed))
-
-
-def _relative_actions(windows: TensorWindows, key: str) -> NDArray[np.float32]:
-    """All chunk entries minus their origin: statistics of absolute actions would not fit them."""
-    batch = windows.batch(torch.arange(len(windows)))
-    origin = batch.observation[key]
-    assert isinstance(origin, torch.Tensor)
-    return np.asarray((batch.action - origin[:, -1:])[windows.mask].numpy())
+def _state(config: TrainConfig, kind: Cloning[Any], model: Any) -> TrainState[Any]:  # noqa: ANN401 - of the kind
+    model.to(check_device(config.device)).train()
+    average = kind.copy(model)
+    average.requires_grad_(requires_grad=False).eval()
+    return TrainState(model, average, optimiser(model, config), torch.Generator().manual_seed(config.seed))
 
 
 def _loss(
-    config: TrainConfig, state: TrainState[FlowPolicy], windows: TensorWindows, mixture: RowMixture
+    config: TrainConfig,
+    kind: Cloning[Any],
+    state: TrainState[Any],
+    windows: TensorWindows,
+    mixture: RowMixture,
 ) -> torch.Tensor:
     """Draw a batch; its loss."""
-    policy, generator = state.model, state.generator
-    rows = mixture.draw(config.batch, generator)
-    batch = windows.batch(rows, policy.device)
-    noise = torch.randn(batch.action.shape, generator=generator).to(policy.device)
-    sigma = policy.draw_sigma(config.batch, generator)
-    return policy.flow_loss(batch, noise=noise, sigma=sigma).mean()
+    rows = mixture.draw(config.batch, state.generator)
+    batch = windows.batch(rows, kind.policy(state.model).device)
+    return kind.loss(state.model, batch, state.generator)
 
 
 def _finish(
     run: RunDirectory,
-    state: TrainState[FlowPolicy],
+    step: int,
     demos: Demonstrations,
     error: HeldOutError | None,
     facts: dict[str, Any],
 ) -> None:
-    checkpoint.save(state.average, run.path)
     result: dict[str, Any] = {
         "source": demos.source,
         "demonstrations": len(demos.trajectories),
         "steps": sum(len(trajectory.actions) for trajectory in demos.trajectories),
-        "policy_hash": state.average.hash(),
         **facts,
         "held_out_error": None if error is None else error.to_json(),
     }
@@ -261,7 +230,7 @@ def _finish(
     if error is None:
         return
     summary = error.to_json()
-    run.log(state.step, {f"held_out/{j['name']}": j["policy"] for j in summary["joints"]})
+    run.log(step, {f"held_out/{j['name']}": j["policy"] for j in summary["joints"]})
     logger.info(
         "held-out error (%s): below holding the last action in %d of %d dimensions, %.2f times its error",
         facts["held_out"],
