@@ -34,3 +34,15 @@ def test_a_light_module_starts_without_torch_and_lerobot(module):
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+def test_only_the_adapters_name_lerobots_policies():
+    home = Path(__file__).resolve().parents[1]
+    named = [
+        str(file.relative_to(home))
+        for package in ("data", "hardware", "policies", "sim", "robot_rl")
+        for file in (home / package).rglob("*.py")
+        if "lerobot.policies" in file.read_text(encoding="utf-8")
+        and file.parent != home / "policies" / "lerobot"
+    ]
+    assert not named, "import them through policies.lerobot, so that another version touches one package"

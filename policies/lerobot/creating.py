@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from data.features import Feature
 from data.formats.extras import require
 from policies.lerobot.files import POSTPROCESSOR, PREPROCESSOR, TRAINED, WEIGHTS
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from data.features import Feature
     from data.statistics import Scaling
     from policies.lerobot.base import LeRobotPolicy
     from policies.lerobot.mapping import RobotMapping
@@ -27,12 +27,29 @@ _KINDS = {"observation.state": "STATE", "observation.environment_state": "ENV", 
 _WHAT = "Training a policy of LeRobot"
 
 
-def policy_features(features: Mapping[str, Feature]) -> dict[str, Any]:
-    """Return LeRobot's description of features: images with the channels first, vectors by their key.
+def new_config(kind: str, features: Mapping[str, Feature], actions: int, **options: Any) -> Any:  # noqa: ANN401
+    """Return LeRobot's configuration of a policy that is trained from random weights, on the CPU.
 
     Args:
-        features: key -> Feature; vectors must be among those LeRobot has names for.
+        kind: LeRobot's type of policy, such as "diffusion".
+        features: key -> Feature of the observations; vectors must be among those LeRobot has names for.
+        actions: A.
+        **options: of LeRobot's configuration.
     """
+    factory = require("lerobot.policies.factory", "vla", _WHAT)
+    return factory.make_policy_config(
+        kind,
+        input_features=_policy_features(features),
+        output_features=_policy_features({"action": Feature((actions,), "float32")}),
+        device="cpu",
+        push_to_hub=False,
+        pretrained_backbone_weights=None,
+        **options,
+    )
+
+
+def _policy_features(features: Mapping[str, Feature]) -> dict[str, Any]:
+    """LeRobot's description of features: images with the channels first, vectors by their key."""
     types = require("lerobot.configs.types", "vla", _WHAT)
     found = {}
     for key, feature in features.items():

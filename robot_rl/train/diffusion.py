@@ -13,16 +13,14 @@ import numpy as np
 import torch
 
 from data.features import Feature
-from data.formats.extras import require
 from data.statistics import ScalingRule, compute_statistics, scaling
-from policies.lerobot.creating import create, policy_features, save_trained, statistics_of_scaling
+from policies.lerobot.creating import create, new_config, save_trained, statistics_of_scaling
 from policies.lerobot.files import TRAINED, is_checkpoint
 from policies.lerobot.mapping import RobotMapping
 from policies.lerobot.opening import open_checkpoint
 from robot_rl.train.kinds import WindowShape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -63,7 +61,6 @@ class DiffusionCloning:
         seed: int,
         scratch: Path,
     ) -> None:
-        require("lerobot.policies.diffusion", "vla", "Training LeRobot's Diffusion Policy")
         self._settings, self._seed = settings, seed
         self._constant: Literal["clamp", "refuse"] = constant
         self._origin = scratch
@@ -91,7 +88,11 @@ class DiffusionCloning:
         """Return the policy to train, from `start` or with random weights."""
         if self._start is None:
             used = _readable(demos, self._settings)
-            config = _config(self._settings, used, demos.action_spec.size)
+            names = [f.name for f in fields(self._settings) if f.name not in {"inputs", "image_size"}]
+            options = {name: getattr(self._settings, name) for name in names}
+            if any(feature.is_image for feature in used.values()):
+                options |= {"resize_shape": self._settings.image_size, "use_group_norm": True}
+            config = new_config("diffusion", used, demos.action_spec.size, **options)
             found = {
                 key: _of_images(key, windows) if feature.is_image else self._guarded(key, feature, windows)
                 for key, feature in used.items()
@@ -159,22 +160,6 @@ def _readable(demos: Demonstrations, settings: DiffusionSettings) -> dict[str, F
             f"{', '.join(sorted(demos.features))}. Train --policy flow, which reads any of them"
         )
     return own
-
-
-def _config(settings: DiffusionSettings, features: Mapping[str, Feature], actions: int) -> Any:  # noqa: ANN401
-    module = require("lerobot.policies.diffusion.configuration_diffusion", "vla", "Training Diffusion")
-    names = [f.name for f in fields(settings) if f.name not in {"inputs", "image_size"}]
-    images = any(feature.is_image for feature in features.values())
-    return module.DiffusionConfig(
-        input_features=policy_features(features),
-        output_features=policy_features({"action": Feature((actions,), "float32")}),
-        device="cpu",
-        push_to_hub=False,
-        pretrained_backbone_weights=None,
-        use_group_norm=True,
-        resize_shape=settings.image_size if images else None,
-        **{name: getattr(settings, name) for name in names},
-    )
 
 
 def _of_images(key: str, windows: TensorWindows) -> dict[str, NDArray[np.float32]]:
