@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from data.config import from_dict, to_dict
-from policies import checkpoint
 from policies.flow import FlowPolicy
+from robot_rl.base_policy import policy_for
 from robot_rl.guide.collecting import Collector
 from robot_rl.guide.phase_finding import find_phases
 from robot_rl.guide.phases import count_through, reached_share
@@ -53,6 +53,7 @@ def reguide(config: ReGuideConfig) -> Path:
     Raises:
         RuntimeError: if the base's hash changed, or a round found no success.
         PolicyError: if the base is closed or keeps its features to itself.
+        TypeError: if there are rounds, but a policy of the base's kind cannot be saved in a refiner.
     """
     settings = to_dict(replace(config, resume=False, wandb=False))
     directory = RunDirectory.create(
@@ -72,6 +73,8 @@ class _Rounds:
         self._started = time.monotonic()
         self._base = load_base(config, "reguide")
         self._before = self._base.hash()
+        if config.absorb:
+            Student(self._base)  # what cannot be saved in a refiner is refused before the work
         self._collector = Collector(config, self._base, run.path)
         self._stores: list[Path] = []
         self._facts: dict[str, Any] = {"rounds": [], "env_steps": 0}
@@ -88,7 +91,7 @@ class _Rounds:
             place = path / f"round-{number}"
             found = self._collect(place, self._refiner(place, present, acting=number > 1))
             folder = train(self._training(kind, folder, place / "policy"))
-            present = checkpoint.load(folder, device=config.device)
+            present = policy_for(folder, self._collector.task, config.device)
             self._run.log(number, {"round": number, **_flat(found)})
             self._facts["rounds"].append({"kind": kind, "policy": str(folder.relative_to(path)), **found})
         if config.absorb:

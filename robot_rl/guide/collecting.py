@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from policies.policy import Policy
     from robot_rl.guide.config import GuideConfig
     from robot_rl.refiner import Refiner
+    from sim.task import Task
 
 
 class Collector:
@@ -31,10 +32,14 @@ class Collector:
         self._rollouts = Rollouts(config, policy, folder / "episodes", config.rows)
         self._wave_number = 0
 
+    @property
+    def task(self) -> Task:
+        """The task of the environments."""
+        return self._rollouts.task
+
     def store(self, path: Path) -> EpisodeStore:
         """Open a store that says what the task's observations and actions mean."""
-        task = self._rollouts.task
-        return EpisodeStore(path, features=task.features, action_spec=task.action_spec.to_json())
+        return EpisodeStore(path, features=self.task.features, action_spec=self.task.action_spec.to_json())
 
     def run(self, refiner: Refiner) -> list[Episode]:
         """Run one wave on the next seeds and return its episodes."""

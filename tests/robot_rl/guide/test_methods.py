@@ -184,13 +184,16 @@ def test_an_interrupted_run_ends_with_the_same_student(trained, absorbed, tmp_pa
     assert load_refiner(again).version == load_refiner(absorbed).version
 
 
-def test_a_closed_policy_is_refused(trained, tmp_path) -> None:
+def test_a_policy_that_is_closed_or_cannot_be_saved_is_refused(trained, tmp_path, monkeypatch) -> None:
     from robot_rl import methods
     from tests.robot_rl.scripted import RampPolicy
 
     for name in ("lpb", "reguide"):
         with pytest.raises(PolicyError, match="opens its denoising"):
             methods.check_base(RampPolicy(), methods.find(name))
+    monkeypatch.setattr(absorbing, "load_base", lambda *_: RampPolicy())
+    with pytest.raises(TypeError, match="cannot be a refiner's student"):
+        reguide(absorb_config(trained, tmp_path / "run"))
     with pytest.raises(TypeError, match="how to train one like it is not known"):
         base_recipe(tmp_path, RampPolicy(), tmp_path)
 
