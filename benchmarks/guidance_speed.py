@@ -25,9 +25,11 @@ from robot_rl.guide.barrier import LatentBarrier
 from robot_rl.guide.dynamics import LatentDynamics
 from robot_rl.guide.hook import GuideModel
 from robot_rl.guide.latents import Latents, LatentSource
+from robot_rl.guide.phases import PhaseConfig, PhaseTargets
 from robot_rl.guide.proxy import Proxy
 from robot_rl.guide.proxy_steering import ProxySteering
 from robot_rl.guide.real_time import RealTimeChunking, RealTimeConfig
+from robot_rl.guide.reguide import PhaseGuide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,12 +53,25 @@ def base() -> FlowPolicy:
     return policy.requires_grad_(False).eval()
 
 
-def barrier(policy: FlowPolicy) -> LatentBarrier:
-    """Builds a barrier that acts in every row and step: 5,000 demonstrated states, none of them near."""
+def latent_model(policy: FlowPolicy) -> GuideModel:
+    """Builds latent dynamics of the default size."""
     dynamics = LatentDynamics(STATE, policy.spec.executed_steps, ACTION, hidden=256, layers=3)
     latents = Latents(LatentSource(False, (KEY,)), torch.zeros(STATE), torch.ones(STATE), STATE)
-    model = GuideModel(latents, dynamics.requires_grad_(False).eval())
-    return LatentBarrier(model, torch.randn(5000, STATE), threshold=0.0, guided_steps=STEPS - 1)
+    return GuideModel(latents, dynamics.requires_grad_(False).eval())
+
+
+def barrier(policy: FlowPolicy) -> LatentBarrier:
+    """Builds a barrier that acts in every row and step: 5,000 demonstrated states, none of them near."""
+    bank = torch.randn(5000, STATE)
+    return LatentBarrier(latent_model(policy), bank, threshold=0.0, guided_steps=STEPS - 1)
+
+
+def phases(policy: FlowPolicy) -> PhaseGuide:
+    """Builds guidance by five phases of fifty prototypes that acts in every row and step."""
+    flat, used = torch.ones(5), torch.ones(5, 50, dtype=torch.bool)
+    far = 1e9 * flat
+    targets = PhaseTargets(torch.randn(5, 50, STATE), used, flat, -far, far, -far)
+    return PhaseGuide(latent_model(policy), targets, PhaseConfig(), guided_steps=STEPS - 1)
 
 
 def steering(policy: FlowPolicy) -> ProxySteering:
@@ -75,11 +90,13 @@ def contestants(policy: FlowPolicy, rows: int, calls: int) -> list[Contestant]:
         previous_chunk=torch.randn(rows, HORIZON, ACTION),
         consumed=torch.full((rows,), 8),
         delay=torch.full((rows,), 4),
+        episode_ids=tuple(map(str, range(rows))),
     )
     noise = torch.randn(rows, *policy.spec.noise_shape)
     kinds: dict[str, list[DenoiseHook]] = {
         UNGUIDED: [],
         "latent barrier": [barrier(policy)],
+        "phases (ReGuide)": [phases(policy)],
         "proxy steering": [steering(policy)],
         "real-time chunking, identity": [RealTimeChunking()],
         "real-time chunking, network": [RealTimeChunking(RealTimeConfig(gradient="network"))],
