@@ -11,5 +11,5 @@ def test_writes_a_figure_per_kind_of_guidance_with_its_ratio_to_the_unguided(tmp
     assert first["name"] == "unguided, B = 1"
     assert first["settings"]["parameters"] > 5_000_000
     assert first["ratio"] is None
-    assert len(guided) == 4
+    assert len(guided) == 5
     assert all(figure["peer"] == first["name"] and figure["ratio"] > 0 for figure in guided)
