@@ -89,6 +89,13 @@ METHODS = {
             "robot_rl.correct.residual_recipe:refine",
         ),
         Method(
+            "dsrl",
+            "choose the noise that the base denoises, learned from success and failure",
+            "robot_rl.noise.dsrl:DsrlConfig",
+            "robot_rl.noise.dsrl:dsrl",
+            needs=("noise",),
+        ),
+        Method(
             "lpb",
             "steer the denoising back to demonstrated states when the policy has strayed (no reward)",
             "robot_rl.guide.lpb:LpbConfig",

@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from policies.noise import draw_noise
-from policies.policy import require_chunk_policy
+from policies.policy import PolicyError, require_chunk_policy
 from policies.request import ChunkRequest
 from policies.sampler import sample_chunk
 from robot_rl.correct.history import require_keys
+from robot_rl.refiner import Refiner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from policies.hooks import DenoiseHook
     from policies.policy import Policy, PolicySpec
     from robot_rl.plans import Previous
-    from robot_rl.refiner import Refiner
     from robot_rl.select.selector import Selector
 
 
@@ -54,6 +54,7 @@ def plan_chunks(
     delay: int,
     episode_ids: Sequence[str],
     deterministic: bool,
+    gain: float = 1.0,
 ) -> Planned:
     """Compute a chunk for every row.
 
@@ -69,7 +70,10 @@ def plan_chunks(
         delay: Control steps until the new chunk can act.
         episode_ids: Name per row.
         deterministic: Whether the noise policy explores.
+        gain: Share of the way from the drawn to the chosen noise; 0 leaves hooks and selector out too, so
+            that the base alone is left, bit-equal.
     """
+    refiner = refiner if gain else Refiner()
     rows = len(tasks)
     request = ChunkRequest(
         observation=_observation(policy.spec, past, tasks, _keys(policy.spec, refiner)),
@@ -81,8 +85,12 @@ def plan_chunks(
         episode_ids=tuple(episode_ids),
     )
     noise = draw_noise(policy.spec, generators) if policy.spec.supports.noise else None
-    if refiner.noise is not None and noise is not None:
-        noise = refiner.noise.propose(request, noise, deterministic=deterministic)
+    if refiner.noise is not None:
+        if noise is None:
+            raise PolicyError(f"To choose the noise, the base must take it; {policy.spec.name!r} does not.")
+        chosen = refiner.noise.propose(request, noise, deterministic=deterministic)
+        # What is left as drawn stays so to the bit.
+        noise = chosen if gain == 1 else torch.where(chosen == noise, noise, noise.lerp(chosen, gain))
     if refiner.select is not None:
         return _selected(policy, refiner.select, request, noise, generators)
     if refiner.hooks:
@@ -107,8 +115,9 @@ def _info(hooks: Sequence[DenoiseHook]) -> dict[str, NDArray[Any]]:
 
 
 def _keys(spec: PolicySpec, refiner: Refiner) -> list[str]:
-    """What policy and hooks read."""
-    return list(dict.fromkeys([*spec.features, *(key for hook in refiner.hooks for key in hook.keys)]))
+    """What policy, noise policy and hooks read."""
+    parts = [*refiner.hooks, *([refiner.noise] if refiner.noise else [])]
+    return list(dict.fromkeys([*spec.features, *(key for part in parts for key in part.keys)]))
 
 
 def _observation(

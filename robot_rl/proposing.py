@@ -106,7 +106,7 @@ class PolicyProposer:
         tasks: Task per row; its text is read anew for each chunk.
         planner: Computes the chunks.
         deterministic: Whether nothing explores.
-        gain: Share of the correction applied.
+        gain: Share of what the refiner does that is applied.
     """
 
     def __init__(
@@ -194,6 +194,7 @@ class PolicyProposer:
                 delay=delay,
                 episode_ids=[row.name for row in chosen],
                 deterministic=self._deterministic,
+                gain=self._gain,
             )
 
         return compute

@@ -23,17 +23,11 @@ from torch import Tensor
 from data.replay import Recording, ReplayBuffer
 from robot_rl.correct.inputs import base_actions
 from robot_rl.critics.ensemble import CriticEnsemble, track
-from robot_rl.learn.learner import Learner
-from robot_rl.learn.state_tensors import (
-    below,
-    load_optimiser,
-    optimiser_tensors,
-    pack_generator,
-    unpack_generator,
-)
+from robot_rl.learn.off_policy import OffPolicyLearner
+from robot_rl.learn.shuffling import Rewards, check_shuffle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -107,10 +101,7 @@ class ResidualLearnerConfig:
             raise ValueError(
                 f"return_range is {self.return_range}; give the least return, then the greatest."
             )
-        if self.shuffle_rewards < 0 or self.shuffle_rewards == 1:
-            raise ValueError(
-                f"shuffle_rewards is {self.shuffle_rewards}; give the episodes of a wave, 2 or more, or 0."
-            )
+        check_shuffle(self.shuffle_rewards)
 
 
 class ByWholeNumbers:
@@ -123,7 +114,7 @@ class ByWholeNumbers:
         return replay.first + rng.integers(0, len(replay), count), None
 
 
-class ResidualLearner(Learner):
+class ResidualLearner(OffPolicyLearner):
     """Owns networks, optimisers and replay.
 
     Args:
@@ -143,12 +134,16 @@ class ResidualLearner(Learner):
         capacity: int,
         device: str = "cpu",
     ) -> None:
+        super().__init__(
+            ReplayBuffer(capacity, n_step=config.n_step, gamma=config.gamma),
+            seed=config.seed,
+            learning_rate=config.learning_rate,
+            temperature=config.temperature,
+            device=device,
+        )
         self.config = config
         self._executed_steps = executed_steps
-        self._rng = np.random.default_rng(config.seed)
-        self._generator = torch.Generator(device).manual_seed(config.seed)
-        # Drawn from by `add` alone: a resumed learner is given all episodes anew and draws the same again.
-        self._shuffle_rng = np.random.default_rng([config.seed, 1])
+        self._rewards = Rewards(config.shuffle_rewards, config.seed)
         self.actor = copy.deepcopy(network).to(device)
         self._average = copy.deepcopy(self.actor).requires_grad_(False)
         inputs, actions = len(network.mean), len(network.scale)
@@ -157,28 +152,9 @@ class ResidualLearner(Learner):
             self.critic = CriticEnsemble(inputs, actions, config.critics, config.width).to(device)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         networks = self.actor, self._average, self.critic, self.target
-        self._networks = dict(zip(("actor", "average", "critic", "target"), networks, strict=True))
-        self._log_temperature = torch.tensor(np.log(config.temperature), dtype=torch.float32, device=device)
-        self._log_temperature.requires_grad_(True)
-        self._optimisers = self._make_optimisers()
+        names = "actor", "average", "critic", "target"
+        self._own(dict(zip(names, networks, strict=True)), learned=("actor", "critic"))
         self._free = float((network.scale > 0).sum())
-        self._replay = ReplayBuffer(capacity, n_step=config.n_step, gamma=config.gamma)
-        self._updates = 0
-
-    def _make_optimisers(self) -> dict[str, torch.optim.Adam]:
-        learned: dict[str, list[torch.Tensor]] = {
-            "actor": list(self.actor.parameters()),
-            "critic": list(self.critic.parameters()),
-            "temperature": [self._log_temperature],
-        }
-        return {
-            name: torch.optim.Adam(parameters, self.config.learning_rate, fused=True)
-            for name, parameters in learned.items()
-        }
-
-    def __len__(self) -> int:
-        """Transitions in the replay."""
-        return len(self._replay)
 
     def add(self, episodes: Sequence[Episode]) -> None:
         """Take episodes into the replay.
@@ -186,49 +162,24 @@ class ResidualLearner(Learner):
         Raises:
             ValueError: Rewards are shuffled, and the episodes are no whole number of waves.
         """
-        for episode, reward in zip(episodes, self._rewards(episodes), strict=True):
-            ended = bool(episode.terminated[-1]) and not self.config.shuffle_rewards
-            base = base_actions(episode, self._executed_steps, bootstrap=not ended)
+        for episode, reward in zip(episodes, self._rewards.of(episodes), strict=True):
             ends = np.zeros(len(episode), bool)
-            ends[-1] = ended
+            ends[-1] = self._rewards.ends(episode.terminated)[-1]
+            base = base_actions(episode, self._executed_steps, bootstrap=not ends[-1])
             inputs = {"x": self.actor.config.inputs.recorded(episode), "base": base}
             taken = Recording(
                 observations=inputs, action=episode.action, reward=reward, ends=ends, id=episode.id
             )
             self._replay.extend([taken])
 
-    def _rewards(self, episodes: Sequence[Episode]) -> list[NDArray[np.float64]]:
-        """Rewards of each episode, (T,): as they were, or shuffled over all steps of each wave."""
-        rewards = [np.array(episode.reward) for episode in episodes]
-        size = self.config.shuffle_rewards
-        if not size:
-            return rewards
-        if len(rewards) % size:
-            raise ValueError(
-                f"{len(rewards)} episodes are no whole number of waves of {size}; "
-                "set shuffle_rewards to the rows of a wave."
-            )
-        shuffled: list[NDArray[np.float64]] = []
-        for first in range(0, len(rewards), size):
-            wave = rewards[first : first + size]
-            mixed = self._shuffle_rng.permutation(np.concatenate(wave))
-            shuffled += np.split(mixed, np.cumsum([len(reward) for reward in wave])[:-1])
-        return shuffled
-
-    def update(self, count: int) -> dict[str, float]:
-        """Do `count` updates; mean diagnostics."""
-        total: dict[str, Tensor] = {}
-        for _ in range(count):
-            batch = self._tensors(self._replay.sample(self.config.batch, self._rng, ByWholeNumbers()))
-            found = self._update_critic(batch)
-            self._updates += 1
-            if self._updates % self.config.actor_every == 0:
-                found |= self._update_actor(batch[0], batch[1])
-                track(self._average, self.actor, self.config.average_rate)
-            track(self.target, self.critic, self.config.target_rate)
-            for key, value in found.items():
-                total[key] = total.get(key, torch.zeros(())) + value.detach()
-        return {key: float(value) / count for key, value in total.items()}
+    def _update(self) -> dict[str, Tensor]:
+        batch = self._tensors(self._replay.sample(self.config.batch, self._rng, ByWholeNumbers()))
+        found = self._update_critic(batch)
+        if self._updates % self.config.actor_every == 0:
+            found |= self._update_actor(batch[0], batch[1])
+            track(self._average, self.actor, self.config.average_rate)
+        track(self.target, self.critic, self.config.target_rate)
+        return found
 
     def _tensors(self, batch: Batch) -> tuple[Tensor, ...]:
         """Normalised inputs and actions in action units."""
@@ -271,52 +222,16 @@ class ResidualLearner(Learner):
     def _update_actor(self, x: Tensor, base: Tensor) -> dict[str, Tensor]:
         self.critic.requires_grad_(False)
         residual, log_prob = self._draw(x, base)
-        temperature = self._log_temperature.exp()
+        temperature = self._temperature
         value = self.critic(x, self._corrected(base, residual)).mean(0)
         loss = (temperature.detach() * log_prob - value).mean()  # SAC eq. 9
         loss = loss + self.config.residual_penalty * residual.square().sum(-1).mean()
         self._step("actor", loss)
         self.critic.requires_grad_(True)
         gap = log_prob.detach().mean() + self.config.target_entropy * self._free
-        self._step("temperature", -self._log_temperature * gap)  # SAC eq. 18, by the logarithm
+        self._tune_temperature(gap)
         return {"entropy": -log_prob.mean(), "temperature": temperature}
-
-    def _step(self, name: str, loss: Tensor) -> None:
-        optimiser = self._optimisers[name]
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
-        optimiser.step()
 
     def snapshot(self) -> dict[str, Tensor]:
         """Copies of the averaged actor's tensors."""
         return {key: value.detach().clone() for key, value in self._average.state_dict().items()}
-
-    def state(self) -> dict[str, Tensor]:
-        """Networks, optimisers, random generators and the count of updates, by name."""
-        state = {"log_temperature": self._log_temperature.detach().clone()}
-        for name, module in self._networks.items():
-            state |= {f"{name}.{key}": value.detach().clone() for key, value in module.state_dict().items()}
-        for name, optimiser in self._optimisers.items():
-            state |= optimiser_tensors(optimiser, f"optimiser.{name}.")
-        state["generator"] = self._generator.get_state()
-        state["numpy_generator"] = pack_generator(self._rng)
-        state["updates"] = torch.tensor(self._updates)
-        return state
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a saved state; see `Learner.load_state`."""
-        own = self.state()
-        missing = {key for key in own if not key.startswith("optimiser.")} - state.keys()
-        if missing:
-            raise ValueError(
-                f"The learner's state lacks {sorted(missing)[:5]}; it belongs to another configuration."
-            )
-        for name, module in self._networks.items():
-            module.load_state_dict(below(state, f"{name}."))
-        for name, optimiser in self._optimisers.items():
-            load_optimiser(optimiser, state, f"optimiser.{name}.")
-        with torch.no_grad():
-            self._log_temperature.copy_(state["log_temperature"])
-        self._generator.set_state(state["generator"])
-        unpack_generator(self._rng, state["numpy_generator"])
-        self._updates = int(state["updates"])

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
 
 class NoisePolicy(ABC):
-    """Chooses the initial noise of a chunk (DSRL, arXiv 2506.15799). Rows are independent."""
+    """Chooses the initial noise of a chunk (DSRL, arXiv 2506.15799). Rows are independent.
+
+    Attributes:
+        keys: Observations it reads; they are in the request whether the base reads them or not.
+    """
+
+    keys: tuple[str, ...] = ()
 
     @abstractmethod
     def propose(
