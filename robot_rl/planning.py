@@ -116,8 +116,9 @@ def _info(hooks: Sequence[DenoiseHook]) -> dict[str, NDArray[Any]]:
 
 def _keys(spec: PolicySpec, refiner: Refiner) -> list[str]:
     """What policy, noise policy and hooks read."""
-    parts = [*refiner.hooks, *([refiner.noise] if refiner.noise else [])]
-    return list(dict.fromkeys([*spec.features, *(key for part in parts for key in part.keys)]))
+    chosen = refiner.noise.keys if refiner.noise is not None else ()
+    guided = (key for hook in refiner.hooks for key in hook.keys)
+    return list(dict.fromkeys([*spec.features, *chosen, *guided]))
 
 
 def _observation(
