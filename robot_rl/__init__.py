@@ -67,6 +67,7 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from robot_rl.select.selector import Selector as Selector
     from robot_rl.statistics import paired_difference as paired_difference
     from robot_rl.statistics import wilson_interval as wilson_interval
+    from robot_rl.stepper import Stepper as Stepper
     from robot_rl.train import TrainConfig as TrainConfig
     from robot_rl.train import train as train_policy
     from sim.conformance import check_task as check_task
@@ -109,6 +110,7 @@ _EXPORTS = {
     "Selector": "robot_rl.select.selector:Selector",
     "Shifts": "sim.shifts:Shifts",
     "Step": "data.records:Step",
+    "Stepper": "robot_rl.stepper:Stepper",
     "Thresholds": "data.validate:Thresholds",
     "TrainConfig": "robot_rl.train:TrainConfig",
     "WallClock": "hardware.clock:WallClock",
@@ -174,6 +176,7 @@ __all__ = [
     "Selector",
     "Shifts",
     "Step",
+    "Stepper",
     "Thresholds",
     "TrainConfig",
     "WallClock",

@@ -21,7 +21,7 @@ from robot_rl.pace import Pace
 from robot_rl.planner import SimulatedPlanner
 from robot_rl.proposing import NoProposer, PolicyProposer
 from robot_rl.refiner import Refiner
-from robot_rl.rows import Row
+from robot_rl.rows import Row, row_generators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -169,7 +169,6 @@ class ControlLoop:
         env, task, arbiter = self._envs[number], self.tasks[number], self._arbiters[number]
         observation, _ = env.reset(seed=seed, options=dict(options or {}))
         arbiter.begin_episode(seed)
-        noise, explore = np.random.SeedSequence([seed, self.config.stream]).spawn(2)
         stream = None if self.policy is None else self.config.stream
         builder = EpisodeBuilder(
             id=episode_name(env, seed, stream),
@@ -181,7 +180,7 @@ class ControlLoop:
             refiner_version=self.refiner.version,
         )
         builder.start(observation)
-        generators = np.random.default_rng(noise), np.random.default_rng(explore)
+        generators = row_generators(seed, self.config.stream)
         return Row(builder.id, seed, env, arbiter, builder, observation, *generators)
 
     def _proposer(self, rows: Sequence[Row]) -> Proposer:

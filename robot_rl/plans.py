@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,29 @@ if TYPE_CHECKING:
     from policies.policy import PolicySpec
     from robot_rl.planner import Planner
     from robot_rl.planning import Planned
-    from robot_rl.rows import Row
+
+
+class PlannedRow(Protocol):
+    """What planning needs of a row, whether or not its episode is recorded."""
+
+    @property
+    def name(self) -> str:
+        """Id of the episode."""
+        ...
+
+    @property
+    def noise_rng(self) -> np.random.Generator:
+        """Noise of the base's chunks."""
+        ...
+
+    @property
+    def explore_rng(self) -> np.random.Generator:
+        """Exploration of the corrector."""
+        ...
+
+    def keep(self, chunk: Chunk, step: int) -> None:
+        """Write a chunk down that is known at control step `step`, or leave it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,7 +72,7 @@ class Plans:
         spec: Of the policy.
         planner: Computes the chunks.
         compute: ``compute(rows, previous)`` gives what computes the chunks of those rows.
-        rows: Where chunks are recorded.
+        rows: They keep the chunks.
 
     Attributes:
         chunk: (B, H, A) in execution; zeros where there is none.
@@ -63,7 +85,7 @@ class Plans:
         spec: PolicySpec,
         planner: Planner,
         compute: Callable[[Sequence[int], Previous | None], Callable[[int], Planned]],
-        rows: Sequence[Row],
+        rows: Sequence[PlannedRow],
     ) -> None:
         count = len(rows)
         self._spec, self._planner, self._compute, self._rows = spec, planner, compute, rows
@@ -153,10 +175,6 @@ class Plans:
         """Write chunks down; of planners that wait at once, so that a row cut off has its next chunk."""
         asked.recorded = True
         for place, number in enumerate(asked.rows):
-            row = self._rows[number]
-            # A row that was cut off in this very step still needs the plan of its last observation.
-            if row.ended is not None and row.ended != step:
-                continue
             if asked.generation[place] != self._generation[number]:
                 continue
             chunk = Chunk(
@@ -168,4 +186,4 @@ class Plans:
                 candidates=None if done.candidates is None else done.candidates[place],
                 index=None if done.index is None else int(done.index[place]),
             )
-            row.builder.add_chunk(chunk)
+            self._rows[number].keep(chunk, step)

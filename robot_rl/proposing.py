@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from policies.policy import Policy
     from robot_rl.planner import Planner
     from robot_rl.planning import Planned
-    from robot_rl.plans import Previous
+    from robot_rl.plans import PlannedRow, Previous
     from robot_rl.refiner import Refiner
-    from robot_rl.rows import Row
-    from sim.task import Task
 
 
 NO_CHUNK = "no chunk is ready"
@@ -72,6 +70,15 @@ class Proposer(Protocol):
         ...
 
 
+class HasText(Protocol):
+    """What is read of a task."""
+
+    @property
+    def task_text(self) -> str:
+        """The running episode's task in words."""
+        ...
+
+
 class NoProposer:
     """Proposes nothing, where whoever holds control acts without a policy.
 
@@ -102,7 +109,7 @@ class PolicyProposer:
     Args:
         policy: The frozen base.
         refiner: What is added to it.
-        rows: The loop's rows; their chunks are recorded, their generators drawn from.
+        rows: They keep their chunks; their generators are drawn from.
         tasks: Task per row; its text is read anew for each chunk.
         planner: Computes the chunks.
         deterministic: Whether nothing explores.
@@ -113,8 +120,8 @@ class PolicyProposer:
         self,
         policy: Policy,
         refiner: Refiner,
-        rows: Sequence[Row],
-        tasks: Sequence[Task],
+        rows: Sequence[PlannedRow],
+        tasks: Sequence[HasText],
         *,
         planner: Planner,
         deterministic: bool,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 
-from data.records import EpisodeBuilder, Outcome, Source, Step
+from data.records import Chunk, EpisodeBuilder, Outcome, Source, Step
 from robot_rl.arbiter import Arbiter, Proposal
 from robot_rl.env_step import take_step
 
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 
 INFO_KEYS = ("contact_force_n",)
 """Diagnostics of the environment that are recorded per step when it gives them."""
+
+
+def row_generators(seed: int, stream: int) -> tuple[np.random.Generator, np.random.Generator]:
+    """Generators of the base's noise and of exploration in the episode of a seed.
+
+    Args:
+        seed: Of the episode.
+        stream: Keeps different uses of one seed apart.
+    """
+    noise, explore = np.random.SeedSequence([seed, stream]).spawn(2)
+    return np.random.default_rng(noise), np.random.default_rng(explore)
 
 
 @dataclass
@@ -99,6 +110,15 @@ class Row:
         extra = {key: np.asarray(value)[number] for key, value in proposed.info.items()}
         self._record(step, taken, extra)
         return executed.action
+
+    def keep(self, chunk: Chunk, step: int) -> None:
+        """Record a chunk that is known at control step `step`.
+
+        A row that was cut off in this very step still needs the plan of its last observation; one that ended
+        before takes no more.
+        """
+        if self.ended is None or self.ended == step:
+            self.builder.add_chunk(chunk)
 
     def _record(self, step: Step, taken: Taken, extra: Mapping[str, Any]) -> None:
         """Keep a step, and the outcome if it was the last."""
