@@ -35,7 +35,7 @@ class EvaluateConfig(TaskSettings):
     """Measure the success rate of a policy, alone or refined, on a range of seeds."""
 
     policy: Path
-    """folder of the base policy"""
+    """the base policy: its folder, or a LeRobot checkpoint as a folder or hub id"""
     refiner: tuple[Path, ...] = ()
     """folders of what refines it, put together; none measures the base alone"""
     task: str = "peg-insert"

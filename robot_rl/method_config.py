@@ -17,7 +17,7 @@ class MethodConfig(TaskSettings):
     """
 
     policy: Path
-    """Folder of the frozen base."""
+    """The frozen base: its folder, or a LeRobot checkpoint as a folder or hub id."""
     out: Path
     """Run directory to write."""
     task: str = "peg-insert"

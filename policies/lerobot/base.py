@@ -41,7 +41,7 @@ class LeRobotPolicy(nn.Module, Policy):
         model: LeRobot's policy.
         processors: its pre- and post-processing.
         spec: its fixed facts.
-        keys: key of the checkpoint -> robot key, where they differ.
+        keys: key of the checkpoint -> robot key, of every observation.
 
     Attributes:
         keeps_time: whether LeRobot's network reads observations with an axis of time, (B, T, ...).
@@ -161,8 +161,7 @@ class LeRobotPolicy(nn.Module, Policy):
         Raises:
             ValueError: if a key is missing or has another shape.
         """
-        batch: dict[str, Any] = {}
-        theirs = {ours: key for key, ours in self._keys.items()}
+        values: dict[str, Tensor] = {}
         for key, feature in self._spec.features.items():
             value = observation.get(key)
             shape = (self._spec.observation_steps, *feature.shape)
@@ -173,7 +172,8 @@ class LeRobotPolicy(nn.Module, Policy):
                 )
             value = value.to(self.device)
             value = lerobot_image(value) if feature.is_image else value.to(torch.float32)
-            batch[theirs.get(key, key)] = value if self.keeps_time else value[:, -1]
+            values[key] = value if self.keeps_time else value[:, -1]
+        batch: dict[str, Any] = {theirs: values[ours] for theirs, ours in self._keys.items()}
         if self._spec.reads_task:
             batch["task"] = _texts(observation, self._spec.name)
         return {key: self._placed(value) for key, value in self.processors.observe(batch).items()}

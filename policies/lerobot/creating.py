@@ -37,8 +37,16 @@ def new_config(kind: str, features: Mapping[str, Feature], actions: int, **optio
         **options: of LeRobot's configuration.
     """
     factory = require("lerobot.policies.factory", "vla", _WHAT)
+    modes = require("lerobot.configs", "vla", _WHAT).NormalizationMode
     return factory.make_policy_config(
         kind,
+        # LeRobot's own default leaves the environment state as it is.
+        normalization_mapping={
+            "VISUAL": modes.MEAN_STD,
+            "STATE": modes.MIN_MAX,
+            "ENV": modes.MIN_MAX,
+            "ACTION": modes.MIN_MAX,
+        },
         input_features=_policy_features(features),
         output_features=_policy_features({"action": Feature((actions,), "float32")}),
         device="cpu",

@@ -46,6 +46,7 @@ def describe(
     layout: Layout,
     *,
     features: Mapping[str, Any],
+    keys: Mapping[str, str],
     statistics: Mapping[str, NDArray[Any]],
     mapping: RobotMapping,
     settings: LeRobotSettings,
@@ -60,6 +61,7 @@ def describe(
         name: of the policy.
         layout: of its chunks.
         features: key -> PolicyFeature of LeRobot, of what the robot supplies and of "action".
+        keys: key of the checkpoint -> robot key, of every observation.
         statistics: of the actions, by name.
         mapping: what ``robot_rl.json`` says.
         settings: what the caller says; wins.
@@ -70,18 +72,11 @@ def describe(
     Raises:
         CheckpointError: if widths disagree or nothing says the control rate.
     """
-    keys = dict(mapping.keys) | dict(settings.keys)
-    unknown = sorted(set(keys.values()) - set(features))
-    if unknown:
-        raise CheckpointError(
-            f"{folder} has no {unknown}, to which keys are mapped; it has {sorted(features)}"
-        )
-    robot_key = {theirs: ours for ours, theirs in keys.items()}
-    seen = {
-        robot_key.get(key, key): _feature(key, feature)
-        for key, feature in features.items()
-        if key != "action"
-    }
+    seen: dict[str, Feature] = {}
+    for theirs, ours in keys.items():
+        feature = _feature(theirs, features[theirs])
+        if seen.setdefault(ours, feature) != feature:
+            raise CheckpointError(f"{folder}: keys map several features of unequal shapes to {ours!r}")
     defaults = {
         key: feature
         for key, feature in settings.default_features.items()

@@ -31,7 +31,7 @@ class RobotMapping:
         rate_hz: control rate that the policy was trained for.
         action_spec: what its action dimensions mean.
         features: robot key -> Feature, which adds unit and names to what the checkpoint says of the shape.
-        keys: robot key -> key of the checkpoint, where they differ.
+        keys: key of the checkpoint -> robot key, where they differ; one robot key may serve several.
         local: name on the hub that the checkpoint refers to (a tokenizer, an image encoder) -> folder that is
             used in its place; a relative one is below the checkpoint's folder.
     """

@@ -54,11 +54,14 @@ def open_checkpoint(
     features = _features(folder, family, config)
     processors = family.make_processors(folder, config, features, local)
     data_rate = None if settings.data is None else compare_with_data(folder, features, settings.data)
+    features = _before_renaming(features, processors)
+    keys = _keys(folder, features, mapping, settings)
     spec = describe(
         folder,
         kind,
         family.layout(config),
-        features=_before_renaming(features, processors),
+        features=features,
+        keys=keys,
         statistics=statistics_of(processors.unnormalizer).get("action", {}),
         mapping=mapping,
         settings=settings,
@@ -68,7 +71,7 @@ def open_checkpoint(
     )
     policy_class = require("lerobot.policies.factory", "vla", "A LeRobot checkpoint").get_policy_class(kind)
     model = family.build_model(policy_class, config, folder)
-    policy = family(model, processors, spec, _keys(mapping, settings))
+    policy = family(model, processors, spec, keys)
     policy.requires_grad_(requires_grad=False).eval().to(check_device(device))
     return policy
 
@@ -133,6 +136,11 @@ def _before_renaming(features: Mapping[str, Any], processors: Processors) -> dic
     return {original.get(key, key): feature for key, feature in features.items()}
 
 
-def _keys(mapping: RobotMapping, settings: LeRobotSettings) -> dict[str, str]:
-    """Key of the checkpoint -> robot key."""
-    return {theirs: ours for ours, theirs in (dict(mapping.keys) | dict(settings.keys)).items()}
+def _keys(
+    folder: Path, features: Mapping[str, Any], mapping: RobotMapping, settings: LeRobotSettings
+) -> dict[str, str]:
+    """Key of the checkpoint -> robot key, of every observation."""
+    said = dict(mapping.keys) | dict(settings.keys)
+    if unknown := sorted(said.keys() - features.keys()):
+        raise CheckpointError(f"{folder} has no {unknown}, which keys map; it has {sorted(features)}")
+    return {key: said.get(key, key) for key in features if key != "action"}

@@ -18,7 +18,7 @@ class LeRobotSettings:
         revision: branch, tag or commit on the hub.
         rate_hz: control rate that the policy was trained for.
         action_spec: what the action dimensions mean; must fit the checkpoint's width.
-        keys: robot key -> key of the checkpoint, where they differ.
+        keys: key of the checkpoint -> robot key, where they differ; one robot key may serve several.
         local: name on the hub that the checkpoint refers to -> folder used in its place.
         data: recordings that the policy was trained on, in any format that `data.formats` reads: their rate
             is

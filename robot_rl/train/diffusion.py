@@ -6,6 +6,7 @@ random crops, no pretrained image encoder, and no loss beyond a demonstration's 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,7 +33,11 @@ if TYPE_CHECKING:
     from robot_rl.train.diffusion_settings import DiffusionSettings
     from robot_rl.train.windows import TensorWindows
 
+logger = logging.getLogger(__name__)
+
 STATE, ENVIRONMENT = "observation.state", "observation.environment_state"
+_OURS = {"inputs", "image_size", "environment_state"}
+"""Settings that are not LeRobot's."""
 _PICTURES = 512
 """Pictures from which an image's mean and standard deviation are taken."""
 
@@ -77,7 +82,9 @@ class DiffusionCloning:
         """What it learns from."""
         own = self._settings
         if self._start is None:
-            return WindowShape(own.inputs, own.image_size, own.n_obs_steps, own.horizon, own.n_obs_steps - 1)
+            more = (own.environment_state,) if own.environment_state else ()
+            inputs = tuple(dict.fromkeys((*own.inputs, *more))) if own.inputs else ()
+            return WindowShape(inputs, own.image_size, own.n_obs_steps, own.horizon, own.n_obs_steps - 1)
         spec = self._start.spec
         size = self._start.network_image_size or own.image_size
         return WindowShape(
@@ -87,20 +94,28 @@ class DiffusionCloning:
     def build(self, demos: Demonstrations, windows: TensorWindows) -> LeRobotChunkPolicy:
         """Return the policy to train, from `start` or with random weights."""
         if self._start is None:
-            used = _readable(demos, self._settings)
-            names = [f.name for f in fields(self._settings) if f.name not in {"inputs", "image_size"}]
+            keys = _readable(demos, self._settings)
+            used = {theirs: demos.features[ours] for theirs, ours in keys.items()}
+            names = [f.name for f in fields(self._settings) if f.name not in _OURS]
             options = {name: getattr(self._settings, name) for name in names}
             if any(feature.is_image for feature in used.values()):
                 options |= {"resize_shape": self._settings.image_size, "use_group_norm": True}
             config = new_config("diffusion", used, demos.action_spec.size, **options)
             found = {
-                key: _of_images(key, windows) if feature.is_image else self._guarded(key, feature, windows)
-                for key, feature in used.items()
+                theirs: _of_images(ours, windows)
+                if demos.features[ours].is_image
+                else self._guarded(ours, demos.features[ours], windows)
+                for theirs, ours in keys.items()
             }
             spec = demos.action_spec
             action = Feature((spec.size,), "float32", names=spec.names)
             found["action"] = self._guarded("action", action, windows, limits=(spec.low, spec.high))
-            mapping = RobotMapping(rate_hz=spec.rate_hz, action_spec=spec, features=used)
+            mapping = RobotMapping(
+                rate_hz=spec.rate_hz,
+                action_spec=spec,
+                features={ours: demos.features[ours] for ours in keys.values()},
+                keys={theirs: ours for theirs, ours in keys.items() if theirs != ours},
+            )
             create(self._origin, config, found, mapping, seed=self._seed)
         return self._opened()
 
@@ -144,21 +159,32 @@ class DiffusionCloning:
         return statistics_of_scaling(scaling(key, feature, found, rule, limits=limits))
 
 
-def _readable(demos: Demonstrations, settings: DiffusionSettings) -> dict[str, Feature]:
-    """The inputs that LeRobot's network reads; what it would leave out silently is refused if asked for."""
-    own = {k: f for k, f in demos.features.items() if k in {STATE, ENVIRONMENT} or f.is_image}
-    silent = [key for key in settings.inputs if key not in own]
-    if silent:
+def _readable(demos: Demonstrations, settings: DiffusionSettings) -> dict[str, str]:
+    """Key that LeRobot's network reads -> robot key; what it would leave out silently is refused."""
+    own = {
+        key: key for key, feature in demos.features.items() if key in {STATE, ENVIRONMENT} or feature.is_image
+    }
+    if settings.environment_state:
+        if settings.environment_state not in demos.features:
+            raise ValueError(
+                f"environment_state is {settings.environment_state!r}; {demos.source} has "
+                f"{sorted(demos.features)}"
+            )
+        own[ENVIRONMENT] = settings.environment_state
+    unread = [key for key in settings.inputs if key not in own.values()]
+    if unread:
         raise ValueError(
-            f"LeRobot's Diffusion Policy does not read {', '.join(silent)}: only {STATE}, {ENVIRONMENT} and "
-            "images"
+            f"LeRobot's Diffusion Policy does not read {', '.join(unread)}: only {STATE}, images and one "
+            "vector as "
+            f"{ENVIRONMENT} (environment_state names it)"
         )
-    if STATE not in own or len(own) < 2:
+    if STATE not in own:
         raise ValueError(
-            f"LeRobot's Diffusion Policy needs {STATE} and besides it {ENVIRONMENT} or an image; "
-            f"{demos.source} has "
-            f"{', '.join(sorted(demos.features))}. Train --policy flow, which reads any of them"
+            f"LeRobot's Diffusion Policy needs {STATE}; {demos.source} has {sorted(demos.features)}"
         )
+    if len(own) == 1:  # LeRobot refuses a policy of the state alone
+        logger.info("%s is read as %s too: LeRobot asks for one or an image", STATE, ENVIRONMENT)
+        own[ENVIRONMENT] = STATE
     return own
 
 

@@ -14,6 +14,9 @@ class DiffusionSettings:
         inputs: feature keys to read, among ``observation.state`` (always), ``observation.environment_state``
             and
             images; empty: those that the data have.
+        environment_state: robot key of the vector that LeRobot reads as ``observation.environment_state``;
+            empty:
+            the one of that name, or, where the data have neither that nor images, the state itself.
         n_obs_steps: newest observations read.
         horizon: actions per chunk, counted from the oldest observation; a multiple of 2 for each of
             `down_dims`.
@@ -31,6 +34,7 @@ class DiffusionSettings:
     """
 
     inputs: tuple[str, ...] = ()
+    environment_state: str = ""
     n_obs_steps: int = 2
     horizon: int = 16
     n_action_steps: int = 8

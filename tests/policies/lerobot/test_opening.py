@@ -67,7 +67,7 @@ def test_an_opaque_policy_refuses_noise_and_says_why(act):
 
 
 def test_robot_rl_json_says_what_the_checkpoint_does_not(act):
-    RobotMapping(rate_hz=10.0, action_spec=ARM, keys={"observation.joints": STATE}).write(act)
+    RobotMapping(rate_hz=10.0, action_spec=ARM, keys={STATE: "observation.joints"}).write(act)
     policy = load(act)
     assert policy.spec.action_spec.names == ARM.names
     assert policy.spec.rate_hz == policy.spec.action_spec.rate_hz == 10.0

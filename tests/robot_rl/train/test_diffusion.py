@@ -114,8 +114,6 @@ def test_images_are_scaled_while_read_and_by_the_network_alike(tmp_path):
 
 def test_what_lerobots_network_would_leave_out_is_refused(demos, tmp_path):
     record(tmp_path / "store", 6)
-    with pytest.raises(ValueError, match=r"needs observation.state and besides it"):
-        train(config(tmp_path / "store", tmp_path / "a"))
     named = replace(SMALL, inputs=("observation.state", "observation.wrench"))
     with pytest.raises(ValueError, match=r"does not read observation.wrench"):
         train(config(tmp_path / "store", tmp_path / "b", diffusion=named))
@@ -149,3 +147,19 @@ def test_a_dimension_that_stood_still_is_not_blown_up(tmp_path, demos):
 def test_impossible_settings_are_refused(wrong, said):
     with pytest.raises(ValueError, match=said):
         replace(SMALL, **wrong)
+
+
+def test_another_vector_or_the_state_serves_as_environment_state(tmp_path):
+    record(tmp_path / "store", 6)
+    wrench = replace(SMALL, environment_state="observation.wrench")
+    policy = load(train(config(tmp_path / "store", tmp_path / "wrench", diffusion=wrench, steps=1)))
+    assert {key: f.unit for key, f in policy.spec.features.items()} == {
+        "observation.state": "",
+        "observation.wrench": "N",
+    }
+    alone = replace(SMALL, inputs=("observation.state",))
+    policy = load(train(config(tmp_path / "store", tmp_path / "alone", diffusion=alone, steps=1)))
+    assert set(policy.spec.features) == {"observation.state"}
+    batch = policy.prepare(random_request(policy, torch.Generator()).observation)
+    assert torch.equal(batch["observation.state"], batch["observation.environment_state"])
+    check_policy(policy)
