@@ -117,8 +117,9 @@ class _Rounds:
         reached = reached_share(counted, config.phases.phases)
         known = {**prepared.check.to_json(), "demonstrations_counted_through": reached}
         self._facts.setdefault("models", []).append(known)
+        scale = config.scale / float(targets.temperature.mean())
         hook = PhaseGuide(
-            prepared.model, targets, config.phases, scale=config.scale, guided_steps=config.guided_steps
+            prepared.model, targets, config.phases, scale=scale, guided_steps=config.guided_steps
         )
         refiner = Refiner(student=student, hooks=(hook,), base_hash=self._before)
         return replace(refiner, version=version_of(refiner))

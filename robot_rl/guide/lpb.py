@@ -36,14 +36,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BATCH = 512
+LEAST_THRESHOLD = 1e-3
+"""In units of spread; demonstrations nearer to each other than that are all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LpbConfig(GuideConfig):
     """Steer a policy back to what was demonstrated when it has strayed, without any reward."""
 
-    eta: float = 0.05
-    """scale of the guidance; 0.05 to 0.2 in the paper, which overshoots from 0.3 on"""
+    eta: float = 0.25
+    """scale of the guidance, in units of the threshold; the paper's scales times its thresholds are 0.07 to
+    0.56"""
     percentile: float = 97.5
     """of the demonstrations' own distances, above which a row is guided"""
     bank: int = 5000
@@ -90,11 +93,12 @@ def _run(config: LpbConfig, run: RunDirectory) -> None:
     episodes = base_rollouts(config, run.path / "episodes", collector, policy)
     prepared = prepare(config, run.path / "dynamics", policy, [run.path / "episodes"], config.data)
     bank, own = calibrate(prepared.frames, config.bank, config.seed)
+    threshold = float(np.percentile(own.numpy(), config.percentile))
     hook = LatentBarrier(
         prepared.model,
         bank,
-        threshold=float(np.percentile(own.numpy(), config.percentile)),
-        eta=config.eta,
+        threshold=threshold,
+        eta=config.eta / max(threshold, LEAST_THRESHOLD),
         guided_steps=config.guided_steps,
         targets=control_targets(bank, config.targets, config.seed),
     )

@@ -29,8 +29,9 @@ class TuneConfig:
 class ReGuideConfig(GuideConfig):
     """Guide a policy by phases and train on what succeeds under guidance."""
 
-    scale: float = 0.01
-    """c, scale of the guidance"""
+    scale: float = 0.1
+    """scale of the guidance, in units of the phases' mean temperature; the paper's 0.01 is in raw features,
+    for 10 to 30 guided steps"""
     phases: PhaseConfig = field(default_factory=PhaseConfig)
     """how phases are found and left"""
     absorb: tuple[Absorb, ...] = ("fs", "ft")
