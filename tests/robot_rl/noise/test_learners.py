@@ -119,20 +119,23 @@ def test_sac_never_asks_the_base(episodes, monkeypatch):
     one.update(2)
 
 
-def test_entropy_goes_to_its_target_and_into_the_target_value_only_when_asked(episodes):
-    one = learner("sac", replace(SMALL, temperature=0.01, target_entropy=-0.5))
-    one.add(episodes)
-    one.update(600)
-    assert 2 * one.update(50)["entropy"] == pytest.approx(-0.5, abs=0.25)  # there in every second update
-    with_entropy = learner(
-        "sac", replace(SMALL, temperature=1.0, entropy_in_target=True, return_range=(-99, 99))
-    )
-    with_entropy.add(episodes)
-    with_entropy.actor.head.bias.data[8:] = -1.0  # less chance than the base: the target falls
-    without = learner("sac", replace(SMALL, temperature=1.0, return_range=(-99, 99)))
-    without.add(episodes)
-    without.actor.head.bias.data[8:] = -1.0
-    assert with_entropy.update(1)["target"] < without.update(1)["target"] - 1
+def test_the_temperature_falls_while_there_is_more_chance_than_wanted_and_rises_below(episodes):
+    for wanted, falls in ((-1.0, True), (0.2, False)):
+        one = learner("sac", replace(SMALL, target_entropy=wanted))
+        one.add(episodes[:40])
+        one.update(20)
+        assert (one._temperature < SMALL.temperature) == falls
+
+
+def test_entropy_is_in_the_target_value_only_when_asked(episodes):
+    targets = []
+    for asked in (True, False):
+        wide = replace(SMALL, temperature=1.0, entropy_in_target=asked, return_range=(-99, 99))
+        narrowed = learner("sac", wide)
+        narrowed.add(episodes)
+        narrowed.actor.head.bias.data[8:] = -1.0  # less chance than the base has
+        targets.append(narrowed.update(1)["target"])
+    assert targets[0] < targets[1] - 1
 
 
 def test_a_base_that_reads_the_task_is_refused_where_it_would_be_asked():
