@@ -53,9 +53,10 @@ def open_checkpoint(
     family.adjust(config)
     features = _features(folder, family, config)
     processors = family.make_processors(folder, config, features, local)
-    data_rate = None if settings.data is None else compare_with_data(folder, features, settings.data)
     features = _before_renaming(features, processors)
     keys = _keys(folder, features, mapping, settings)
+    on_robot = {keys.get(key, key): feature for key, feature in features.items()}
+    data_rate = None if settings.data is None else compare_with_data(folder, on_robot, settings.data)
     spec = describe(
         folder,
         kind,

@@ -22,7 +22,7 @@ def compare_with_data(folder: Path, features: Mapping[str, Any], data: Path | st
 
     Args:
         folder: of the checkpoint.
-        features: key -> PolicyFeature of LeRobot, "action" among them.
+        features: robot key -> PolicyFeature of LeRobot, "action" among them.
         data: the recordings, in any format that is read.
 
     Raises:
