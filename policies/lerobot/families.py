@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 FAMILIES: dict[str, str] = {
     "act": "policies.lerobot.act:ActPolicy",
     "diffusion": "policies.lerobot.diffusion:DiffusionPolicy",
+    "groot": "policies.lerobot.groot:GrootPolicy",
     "multi_task_dit": "policies.lerobot.multi_task_dit:multi_task_dit",
     "pi0": "policies.lerobot.pi0:Pi0Policy",
     "pi05": "policies.lerobot.pi05:Pi05Policy",

@@ -50,7 +50,7 @@ def locate(source: str, revision: str | None = None) -> Path:
     Raises:
         CheckpointError: if it is neither, the hub cannot be reached, or a file is missing.
     """
-    folder = Path(source) if Path(source).exists() else _download(source, revision)
+    folder = Path(source) if Path(source).exists() else download(source, revision)
     if not is_checkpoint(folder) and is_checkpoint(folder / TRAINED):
         folder /= TRAINED
     if not folder.is_dir():
@@ -84,7 +84,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _download(source: str, revision: str | None) -> Path:
+def download(source: str, revision: str | None) -> Path:
+    """Return the folder of a repository's files, fetched from the hub or from the cache of earlier downloads.
+
+    Args:
+        source: id of the repository.
+        revision: branch, tag or commit; None: its main branch.
+
+    Raises:
+        CheckpointError: if it is no id, there is no such repository, or the hub cannot be reached.
+    """
     if not is_repository_id(source):
         raise CheckpointError(f"there is no folder {source}, and it is no id of the hub, such as user/name")
     from huggingface_hub import snapshot_download

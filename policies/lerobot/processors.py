@@ -44,24 +44,10 @@ class Processors:
         features: Mapping[str, Any],
         local: Mapping[str, str],
     ) -> None:
-        factory = require("lerobot.policies.factory", "vla", "A LeRobot checkpoint")
-        overrides = {
-            name: _local_names(read_json(folder / name), local) for name in (PREPROCESSOR, POSTPROCESSOR)
-        }
-        try:
-            before, after = factory.make_pre_post_processors(
-                config,
-                str(folder),
-                preprocessor_overrides=overrides[PREPROCESSOR],
-                postprocessor_overrides=overrides[POSTPROCESSOR],
-            )
-        except (ImportError, ValueError, KeyError, TypeError, OSError, RuntimeError) as error:
-            raise CheckpointError(_why_not_built(folder, error)) from error
+        before, after = _pipelines(folder, config, local)
         steps = require("lerobot.processor", "vla", "A LeRobot checkpoint")
         self._before = before
         before.steps = [step for step in before.steps if not _only_moves(step, steps.DeviceProcessorStep)]
-        self.normalizer = _only(before.steps, steps.NormalizerProcessorStep, folder / PREPROCESSOR)
-        self.unnormalizer = _only(after.steps, steps.UnnormalizerProcessorStep, folder / POSTPROCESSOR)
         self.output_steps = [step for step in after.steps if not isinstance(step, steps.DeviceProcessorStep)]
         self.reads_task = any("okeniz" in type(step).__name__ for step in before.steps)
         relative = [
@@ -71,6 +57,13 @@ class Processors:
         self.renamed = _renamed(before.steps, steps.RenameObservationsProcessorStep)
         types = require("lerobot.lerobot_types", "vla", "A LeRobot checkpoint")
         self._action_key = types.TransitionKey.ACTION
+        self.take_scales(folder, features)
+
+    def take_scales(self, folder: Path, features: Mapping[str, Any]) -> None:
+        """Find how actions are scaled among the steps, and check it; arguments as of the class."""
+        steps = require("lerobot.processor", "vla", "A LeRobot checkpoint")
+        self.normalizer = _only(self._before.steps, steps.NormalizerProcessorStep, folder / PREPROCESSOR)
+        self.unnormalizer = _only(self.output_steps, steps.UnnormalizerProcessorStep, folder / POSTPROCESSOR)
         for part in (self.normalizer, self.unnormalizer):
             check_statistics(folder, features, part)
         _refuse_two_scales(folder, self.normalizer, self.unnormalizer)
@@ -137,6 +130,24 @@ class Processors:
 def lerobot_image(image: Tensor) -> Tensor:
     """Return uint8 images (..., H, W, C) as float32 (..., C, H, W) in [0, 1], as LeRobot reads them."""
     return image.movedim(-1, -3).to(torch.float32) / _IMAGE_LEVELS
+
+
+def _pipelines(folder: Path, config: Any, local: Mapping[str, str]) -> tuple[Any, Any]:  # noqa: ANN401 - of LeRobot
+    """LeRobot's pre- and post-processor of a checkpoint."""
+    factory = require("lerobot.policies.factory", "vla", "A LeRobot checkpoint")
+    overrides = {
+        name: _local_names(read_json(folder / name), local) for name in (PREPROCESSOR, POSTPROCESSOR)
+    }
+    try:
+        before, after = factory.make_pre_post_processors(
+            config,
+            str(folder),
+            preprocessor_overrides=overrides[PREPROCESSOR],
+            postprocessor_overrides=overrides[POSTPROCESSOR],
+        )
+    except (ImportError, ValueError, KeyError, TypeError, OSError, RuntimeError) as error:
+        raise CheckpointError(_why_not_built(folder, error)) from error
+    return before, after
 
 
 def _local_names(pipeline: Mapping[str, Any], local: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import io
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from data.formats.extras import require
@@ -13,13 +14,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Let transformers report errors only."""
+    """Let transformers report errors only, and keep what LeRobot prints from standard output."""
     logging: Any = require("transformers.utils.logging", "vla", "A LeRobot checkpoint")
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with redirect_stdout(io.StringIO()):
+            yield
     finally:
         logging.set_verbosity(level)
         if bars:

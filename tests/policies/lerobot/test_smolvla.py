@@ -69,3 +69,10 @@ def test_the_joints_of_aloha_are_converted_as_lerobot_does_and_back(tmp_path: Pa
     assert bool((leaf.grad[..., :_JOINTS] != 0).all())
     assert not leaf.grad[..., _JOINTS:].any()
     assert check_parity(policy, ChunkRequest(given)).within(1e-5)  # converted there and back
+
+
+def test_loading_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = save_vla(tmp_path / "smolvla", "smolvla")
+    capsys.readouterr()
+    open_vla(folder)
+    assert capsys.readouterr().out == ""

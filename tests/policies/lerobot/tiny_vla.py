@@ -10,6 +10,7 @@ import torch
 from policies.lerobot.opening import open_checkpoint
 from policies.lerobot.settings import LeRobotSettings
 from tests.policies.lerobot import tiny_checkpoint as tiny
+from tests.policies.lerobot.tiny_groot import BACKBONE, save_groot
 from tests.policies.lerobot.tiny_pi import TOKENIZER, save_pi, small_sizes
 from tests.policies.lerobot.tiny_smolvla import save_smolvla
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from policies.lerobot.base import LeRobotChunkPolicy
     from policies.request import Observation
 
-KINDS = ("smolvla", "pi0", "pi05")
+CACHED = ("smolvla", "pi0", "pi05")
+KINDS = (*CACHED, "groot")
 
 
 def save_vla(folder: Path, kind: str, **options: Any) -> Path:
@@ -30,7 +32,9 @@ def save_vla(folder: Path, kind: str, **options: Any) -> Path:
         kind: one of `KINDS`.
         options: of LeRobot's configuration, on top of the small ones.
     """
-    return save_smolvla(folder, **options) if kind == "smolvla" else save_pi(folder, kind, **options)
+    if kind in ("pi0", "pi05"):
+        return save_pi(folder, kind, **options)
+    return {"smolvla": save_smolvla, "groot": save_groot}[kind](folder, **options)
 
 
 def open_vla(folder: Path, **settings: Any) -> LeRobotChunkPolicy:
@@ -40,7 +44,8 @@ def open_vla(folder: Path, **settings: Any) -> LeRobotChunkPolicy:
         folder: as `save_vla` returned it.
         settings: of `LeRobotSettings`.
     """
-    settings = {"local": {TOKENIZER: str(folder.parent / "tokenizer")}, **settings}
+    local = {TOKENIZER: str(folder.parent / "tokenizer"), BACKBONE: str(folder.parent / "backbone")}
+    settings = {"local": local, **settings}
     with small_sizes() if "pi" in folder.parent.name else nullcontext():
         return open_checkpoint(str(folder), settings=LeRobotSettings(rate_hz=10.0, **settings))
 
