@@ -28,10 +28,10 @@ ENOUGH = 0.95
 
 @dataclass(frozen=True)
 class PhaseConfig:
-    """How phases are found. Percentiles are tuned per task in the paper; these lie in the middle."""
+    """How phases are found and left. Percentiles are tuned per task in the paper; these lie in the middle."""
 
-    phases: int = 5
-    """number of phases; an episode needs at least `switch_decisions` chunks in each"""
+    phases: int = 3
+    """number of phases, 5 in the paper; an episode needs more than `switch_decisions` chunks in each"""
     clusters: int = 10
     """clusters per phase"""
     prototypes: int = 50
@@ -52,8 +52,8 @@ class PhaseConfig:
     """percentile of the next phase's distances below which it is reached"""
     switch_margin: float = 0.2
     """how much nearer the next phase must be than the present one"""
-    switch_decisions: int = 2
-    """chunks in a row that must say so"""
+    switch_decisions: int = 1
+    """chunks in a row that must say so; 2 in the paper, whose episodes are longer"""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -121,7 +121,10 @@ def softmin(
     used: Bool[Tensor, "B M"],
     temperature: Float[Tensor, " B"] | float,
 ) -> Float[Tensor, " B"]:
-    """Return -t log sum_m exp(-||z - g_m|| / t): below the nearest distance by at most t log M.
+    """Return -t log mean_m exp(-||z - g_m|| / t): above the nearest distance by at most t log M.
+
+    Deviation from ReGuide, which sums: the sum lies lower by t log M, so that phases of different temperature
+    do not compare, and one of high temperature is hardly ever left. Gradients are the same.
 
     Args:
         latent: z.
@@ -132,7 +135,8 @@ def softmin(
     distance = torch.linalg.vector_norm(latent[:, None] - prototypes, dim=2)
     level = temperature[:, None] if isinstance(temperature, Tensor) else temperature
     weight = torch.where(used, -distance / level, -torch.inf)
-    found: Tensor = -temperature * torch.logsumexp(weight, dim=1)
+    mean = torch.logsumexp(weight, dim=1) - used.sum(dim=1).to(weight.dtype).log()
+    found: Tensor = -temperature * mean
     return found
 
 

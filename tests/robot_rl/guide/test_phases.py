@@ -29,7 +29,7 @@ def walk(demonstrations: int = 12, length: int = 60, seed: int = 0) -> Frames:
     )
 
 
-CONFIG = PhaseConfig(phases=4, clusters=4, prototypes=20, restarts=5)
+CONFIG = PhaseConfig(phases=4, clusters=4, prototypes=20, restarts=5, switch_decisions=2)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,20 @@ def test_softmin_is_the_nearest_distance_at_low_temperature() -> None:
     nearest = torch.linalg.vector_norm(latent[:, None] - goals[:, :5], dim=2).amin(1)
     torch.testing.assert_close(softmin(latent, goals, used, 1e-4), nearest, atol=1e-3, rtol=0)
     warm = softmin(latent, goals, used, torch.full((5,), 0.5))
-    assert bool(((warm < nearest) & (warm > nearest - 0.5 * np.log(5) - 1e-6)).all())
+    assert bool(((warm > nearest) & (warm < nearest + 0.5 * np.log(5) + 1e-6)).all())
+
+
+def test_phases_of_different_temperature_and_number_compare() -> None:
+    """Two phases with the same prototypes, of which one holds each twice, are equally far."""
+    goals = torch.randn(1, 4, 2, generator=torch.Generator().manual_seed(2))
+    twice = torch.cat([goals, goals], dim=1)
+    latent, flat = torch.zeros(1, 2), torch.ones(1)
+    once = softmin(latent, goals, torch.ones(1, 4, dtype=torch.bool), flat)
+    torch.testing.assert_close(softmin(latent, twice, torch.ones(1, 8, dtype=torch.bool), flat), once)
+    far = torch.full((1, 3, 2), 5.0)
+    used = torch.ones(1, 3, dtype=torch.bool)
+    one, other = (softmin(latent, far, used, temperature * flat) for temperature in (0.1, 10.0))
+    torch.testing.assert_close(one, other)
 
 
 def test_two_decisions_in_a_row_are_needed_and_one_phase_is_taken_at_a_time() -> None:
@@ -92,7 +105,7 @@ def test_two_decisions_in_a_row_are_needed_and_one_phase_is_taken_at_a_time() ->
     goals = torch.tensor([[[0.0]], [[10.0]], [[20.0]]])
     flat = torch.ones(3)
     targets = PhaseTargets(goals, torch.ones(3, 1, dtype=torch.bool), flat, flat, 5 * flat, 2 * flat)
-    config = PhaseConfig(phases=3)
+    config = PhaseConfig(phases=3, switch_decisions=2)
     at = Progress.start(2)
     places = [[10.0, 0.0], [5.0, 10.0], [10.0, 0.0], [10.0, 10.0], [20.0, 10.0], [20.0, 20.0], [20.0, 20.0]]
     seen = []
