@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,10 +11,11 @@ from safetensors.torch import load_file, save_file
 from hardware.action_spec import ActionGroup, ActionSpec
 from policies.checkpoint import CheckpointError
 from policies.conformance import check_policy, random_request
-from policies.lerobot.mapping import RobotMapping
+from policies.lerobot.mapping import RobotMapping, read_mapping
 from policies.loading import load
 from policies.parity import check_parity
 from policies.policy import PolicyError
+from robot_rl.methods import METHODS, check_base
 from tests.policies.lerobot.recipes import CAMERA, ENVIRONMENT, RATE, STATE, act_config, feature, save
 
 ARM = ActionSpec(
@@ -204,3 +207,26 @@ def test_features_and_actions_offered_must_fit(act):
         load(act, action_spec=other)
     with pytest.raises(CheckpointError, match=f"'{STATE}' is needed"):
         load(act, features={})
+
+
+def test_the_mapping_of_the_documentation_is_read(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "policies.md").read_text()
+    (tmp_path / "robot_rl.json").write_text(page.split("```json\n")[1].split("```")[0])
+    mapping = read_mapping(tmp_path)
+    assert mapping.action_spec is not None
+    assert (mapping.action_spec.size, mapping.rate_hz) == (7, 30.0)
+    assert mapping.local == {"openai/clip-vit-base-patch16": str(tmp_path / "clip")}
+    again = tmp_path / "again"
+    again.mkdir()
+    replace(mapping, local={}).write(again)
+    assert read_mapping(again) == replace(mapping, local={})
+
+
+def test_methods_that_act_in_the_denoising_refuse_act_by_name(act):
+    policy = load(act, rate_hz=RATE)
+    for method in METHODS.values():
+        if method.needs:
+            with pytest.raises(PolicyError, match=rf"{method.name} needs a policy that .*'act' does not"):
+                check_base(policy, method)
+        else:
+            check_base(policy, method)
