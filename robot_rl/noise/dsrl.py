@@ -44,6 +44,8 @@ class DsrlConfig(OnlineConfig):
 
     env_steps: int = 30_000
     """Most environment steps, warm-up included."""
+    updates_per_step: float = 0.5
+    """Updates per environment step, so 4 per chunk of 8 steps. The paper: 20 per chunk of 4."""
     variant: Literal["sac", "na"] = "sac"
     """sac: critics of the noise, the base is a black box. na: critics of executed chunks, distilled into one
     of the noise through a second copy of the base; several times the work per update."""

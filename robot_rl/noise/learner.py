@@ -76,7 +76,7 @@ class NoiseLearner(OffPolicyLearner):
         self.actor = copy.deepcopy(network).to(device)
         self._average = copy.deepcopy(self.actor).requires_grad_(False)
         self._shape = network.config.horizon, network.config.width
-        self._width = network.config.horizon * network.config.actions
+        self._width = network.freedom
 
     def _critics(self, actions: int, seed: int) -> tuple[CriticEnsemble, CriticEnsemble]:
         """An ensemble that reads `actions` numbers besides the observation, and its target."""
@@ -147,8 +147,10 @@ class NoiseLearner(OffPolicyLearner):
 
     def _target(self, batch: Batch, value: Tensor) -> Tensor:
         """TD target of a chunk: its discounted rewards, and the value where it led, by gamma^steps."""
-        target = self._put(batch.reward) + self._put(batch.discount) * value
-        return target.clamp(*self.config.return_range)
+        low, high = self.config.return_range
+        # The value too: where it overshoots, a limit on the sum alone would undo the discount.
+        target = self._put(batch.reward) + self._put(batch.discount) * value.clamp(low, high)
+        return target.clamp(low, high)
 
     def snapshot(self) -> dict[str, Tensor]:
         """Copies of the averaged actor's tensors."""

@@ -16,7 +16,8 @@ class NoiseLearnerConfig:
     """Hyper-parameters of the updates.
 
     Attributes:
-        critics: K networks (paper 2); their minimum is used.
+        critics: K networks (paper 2); their minimum is used. Few decisions with many numbers each are easily
+            overestimated, and more critics are more careful.
         width: Units of a hidden layer of actor and critics, which have two (paper 3 of 2048; 128 for
             Transport).
         batch: Transitions per update (paper 256).
@@ -45,10 +46,10 @@ class NoiseLearnerConfig:
         seed: Of initial weights and sampling.
     """
 
-    critics: int = 2
+    critics: int = 4
     width: int = 256
     batch: int = 256
-    n_step: int = 1
+    n_step: int = 3
     gamma: float = 0.99
     learning_rate: float = 3e-4
     target_rate: float = 0.005

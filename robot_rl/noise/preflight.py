@@ -45,8 +45,7 @@ class RandomChoice(NoisePolicy):
         """Choose by what was drawn, so that rows stay independent; see `NoisePolicy.propose`."""
         del request, deterministic
         network = self._network
-        read = network.read.to(noise.device)
-        drawn = torch.einsum("kh,bha->bka", read, noise[..., : network.config.actions])
+        drawn = network.along(noise)
         even = network.config.space.bound * torch.erf(drawn / 2**0.5)
         return network.place(even, noise, drawn)
 

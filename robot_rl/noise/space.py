@@ -19,8 +19,9 @@ class NoiseSpaceConfig:
     """What of a chunk's noise is chosen, and how far.
 
     Attributes:
-        parameters: "full": every element is chosen; "low-rank": `rank` vectors at positions spread over the
-            horizon, interpolated between them; "repeated": one vector for all positions.
+        parameters: "low-rank": `rank` vectors at positions spread over the horizon, interpolated between
+            them; "full": every element is chosen, as in the paper, which takes far more episodes; "repeated":
+            one vector for all positions.
         rank: Of "low-rank".
         form: "edit": the drawn noise z becomes mean + spread z along the chosen directions, and what is not
             chosen stays as drawn. Untrained (mean 0, spread 1) this is z itself, and low-rank and repeated
@@ -30,7 +31,7 @@ class NoiseSpaceConfig:
             with "replace". 0 with "edit" leaves the spread alone to be learned, a negative control.
     """
 
-    parameters: Literal["full", "low-rank", "repeated"] = "full"
+    parameters: Literal["full", "low-rank", "repeated"] = "low-rank"
     rank: int = 4
     form: Literal["edit", "replace"] = "edit"
     bound: float = 1.5

@@ -143,7 +143,7 @@ class NoiseNetwork(nn.Module):
             deterministic: Whether to leave out exploration.
         """
         mean, log_spread = self(x)
-        drawn = torch.einsum("kh,bha->bka", self.read, noise[..., : self.config.actions])
+        drawn = self.along(noise)
         if self.config.space.form == "edit":
             return self._edited(mean, log_spread, noise, drawn, deterministic=deterministic)
         return self._replaced(mean, log_spread, noise, drawn, deterministic=deterministic)
@@ -199,9 +199,16 @@ class NoiseNetwork(nn.Module):
         out = torch.einsum("kh,bka->bha", self.write, chosen)
         return F.pad(out, (0, noise.shape[-1] - self.config.actions))
 
+    def along(self, noise: Float[Tensor, "B H Z"]) -> Float[Tensor, "B K A"]:
+        """Noise read along the chosen directions; standard normal where the noise is."""
+        return torch.einsum("kh,bha->bka", self.read.to(noise.device), noise[..., : self.config.actions])
+
     def critic_view(self, noise: Float[Tensor, "B H Z"]) -> Float[Tensor, "B F"]:
-        """Noise as a critic reads it: without padding, flat."""
-        return noise[..., : self.config.actions].flatten(1)
+        """Noise as a critic reads it, along the chosen directions, flat; the rest is chance to it.
+
+        What is left as drawn says little about the outcome, and a critic of fewer numbers needs less data.
+        """
+        return self.along(noise).flatten(1)
 
 
 class SteeredNoise(NoisePolicy):

@@ -125,8 +125,8 @@ def learning_steps(cell: Cell) -> float:
     """Environment steps that a cell learns from: as its parameters say, or its configuration's default.
 
     The module of a function that refines says so in ``CONFIGURATIONS``: by the function's name,
-    ``module:name`` of the dataclass with the default ``env_steps``; as text, so that a study is read without
-    importing torch.
+    ``module:name`` of the dataclass with the default ``env_steps``, as text, so that a study is read without
+    importing torch; or a function that gives it for a cell. A method without that field needs no steps.
 
     Raises:
         StudyError: if the method's function is missing.
@@ -138,8 +138,11 @@ def learning_steps(cell: Cell) -> float:
     configuration = getattr(importlib.import_module(module), "CONFIGURATIONS", {}).get(name)
     if configuration is None:
         return 0.0
-    defaults = {one.name: one.default for one in dataclasses.fields(import_object(configuration))}
-    steps: Any = defaults["env_steps"]
+    if callable(configuration):
+        configuration = configuration(cell)
+    kind = import_object(configuration) if isinstance(configuration, str) else configuration
+    defaults = {one.name: one.default for one in dataclasses.fields(kind)}
+    steps: Any = defaults.get("env_steps", 0)
     return float(steps)
 
 

@@ -1,39 +1,88 @@
 """Cells of this package's own methods. Others are functions elsewhere, named in the file of the study."""
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from data.config import from_dict, to_dict
 from robot_rl.evaluate import EvaluateConfig, evaluate
-from robot_rl.runs import RunDirectory
+from robot_rl.methods import Method, find
 from robot_rl.study.plan import Cell, StudyError
 from robot_rl.task_settings import read_settings
 
 OWN = frozenset({"out", "task", "seed", "options", "shifts", "cameras", "resume"})
 """Fields of a refinement that the cell itself determines."""
-CONFIGURATIONS = {"residual": "robot_rl.correct.residual_recipe:RefineConfig"}
-"""Whose default ``env_steps`` a function here learns from; see `robot_rl.study.cell.learning_steps`."""
+SEED = "{seed}"
+"""Stands for the training seed in any text among the parameters, such as the folder of a base."""
 
 
 def base(cell: Cell, out: Path) -> Mapping[str, Any]:  # noqa: ARG001 - nothing is kept between attempts
     """The frozen base alone; parameters are ``policy``, its folder, and ``device``."""
-    if unknown := sorted(cell.parameters.keys() - {"policy", "device"}):
+    parameters = _parameters(cell)
+    if unknown := sorted(parameters.keys() - {"policy", "device", "evaluation"}):
         raise StudyError(f"parameters {unknown} mean nothing to the base alone: it has device, policy")
-    return _evaluation(cell, None)
+    return _evaluation(cell, parameters, None)
 
 
 def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
     """A residual corrector on the base in ``policy``; other parameters go to ``RefineConfig``."""
-    from robot_rl.correct.residual_recipe import RefineConfig, refine
+    return _refined(cell, out, {**_parameters(cell), "method": "residual"})
 
-    if own := sorted(cell.parameters.keys() & OWN):
+
+def refined(cell: Cell, out: Path) -> Mapping[str, Any]:
+    """Any refinement, evaluated on the cell's seeds.
+
+    Parameters: ``method``, as ``robot-rl refine`` takes it; ``policy``; ``evaluation``, a table of further
+    fields of `EvaluateConfig`, such as ``{ gain = 0.0 }``; others are fields of the method's configuration.
+    """
+    return _refined(cell, out, _parameters(cell))
+
+
+def configuration(cell: Cell) -> str | type:
+    """Configuration of the method that a cell of `refined` runs.
+
+    Raises:
+        StudyError: the parameter ``method`` is missing or unknown.
+    """
+    return _method(cell.parameters).config
+
+
+CONFIGURATIONS: Mapping[str, str | Callable[[Cell], str | type]] = {
+    "residual": "robot_rl.correct.residual_recipe:RefineConfig",
+    "refined": configuration,
+}
+"""Whose default ``env_steps`` a function here learns from; see `robot_rl.study.cell.learning_steps`."""
+
+
+def _parameters(cell: Cell) -> dict[str, Any]:
+    return {
+        name: value.replace(SEED, str(cell.seed)) if isinstance(value, str) else value
+        for name, value in cell.parameters.items()
+    }
+
+
+def _method(parameters: Mapping[str, Any]) -> Method:
+    try:
+        return find(parameters["method"])
+    except KeyError:
+        raise StudyError("the parameter method is missing: give a name that robot-rl refine knows") from None
+    except ValueError as error:
+        raise StudyError(str(error)) from error
+
+
+def _refined(cell: Cell, out: Path, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    method = _method(parameters)
+    kind = method.config_class()
+    given = {name: value for name, value in parameters.items() if name not in {"method", "evaluation"}}
+    if own := sorted(given.keys() & OWN):
         raise StudyError(f"parameters {own} follow from the study itself: remove them from the file")
-    fields = {field.name for field in dataclasses.fields(RefineConfig)} - OWN
-    unknown = sorted(set(cell.parameters) - fields)
-    if unknown:
-        raise StudyError(f"parameters {unknown} are none of RefineConfig: it has {', '.join(sorted(fields))}")
+    fields = {field.name for field in dataclasses.fields(kind)} - OWN
+    if unknown := sorted(given.keys() - fields):
+        raise StudyError(
+            f"parameters {unknown} are none of {kind.__name__}: it has {', '.join(sorted(fields))}"
+        )
     place = {
         "out": str(out / "refined"),
         "task": cell.task,
@@ -41,25 +90,32 @@ def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
         "seed": cell.seed,
         "resume": (out / "refined" / "config.json").exists(),
     }
-    config = from_dict(RefineConfig, {**cell.parameters, **place})
-    run = refine(config)
-    facts = RunDirectory.open(run).read_json("result.json")
-    return {**_evaluation(cell, run), "env_steps": facts["env_steps"]}
+    run = method(from_dict(kind, {**given, **place}))
+    result = run / "result.json"
+    facts = json.loads(result.read_text("utf-8")) if result.exists() else {}
+    kept = {name: facts[name] for name in ("env_steps",) if name in facts}
+    return {**_evaluation(cell, parameters, run), **kept}
 
 
-def _evaluation(cell: Cell, refiner: Path | None) -> Mapping[str, Any]:
-    policy = cell.parameters.get("policy")
-    if not policy:
+def _evaluation(cell: Cell, parameters: Mapping[str, Any], refiner: Path | None) -> Mapping[str, Any]:
+    if not parameters.get("policy"):
         raise StudyError("the parameter policy is missing: give the folder of the base")
-    config = EvaluateConfig(
-        policy=Path(policy),
-        refiner=() if refiner is None else (refiner,),
-        task=cell.task,
-        **read_settings(cell.options).task_settings,
-        episodes=cell.episodes,
-        seed=cell.first_seed,
-        workers=1,
-        device=cell.parameters.get("device", "cpu"),
+    further = parameters.get("evaluation", {})
+    if own := sorted(further.keys() & {"policy", "refiner", "task", "episodes", "seed", *OWN}):
+        raise StudyError(f"evaluation names {own}, which follow from the study itself: remove them")
+    config = from_dict(
+        EvaluateConfig,
+        {
+            **further,
+            "policy": parameters["policy"],
+            "refiner": [] if refiner is None else [str(refiner)],
+            "task": cell.task,
+            **to_dict(read_settings(cell.options)),
+            "episodes": cell.episodes,
+            "seed": cell.first_seed,
+            "workers": 1,
+            "device": parameters.get("device", "cpu"),
+        },
     )
     result = evaluate(config).to_json()
     return {"episodes": result["episodes"], "base_hash": result["base_hash"]}

@@ -75,7 +75,7 @@ def test_updates_work_on_every_device(episodes, device, variant):
 def test_it_learns_to_push_to_the_goal(episodes, variant):
     one = learner(variant)
     one.add(episodes)
-    one.update(400)
+    one.update(250)
     envs, seeds = [CountingEnv() for _ in range(40)], range(7_000, 7_280, 7)
     before, after = (
         np.mean([episode.success for episode in run_wave(envs, seeds, Pusher(), refiner)])
@@ -89,14 +89,23 @@ def test_it_learns_to_push_to_the_goal(episodes, variant):
     assert (shift[..., 2] == 0).all(), "padding"
 
 
+def worth_of_pushing(one):
+    """What the judge says of pushing forward rather than back at the start."""
+    forward = torch.zeros(1, 4, 3)
+    forward[:, :3, 0] = 1.0
+    with torch.no_grad():
+        ahead, back = (one._judge()(torch.zeros(1, 2), one.actor.critic_view(w)) for w in (forward, -forward))
+    return float((ahead - back).mean())
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_with_shuffled_rewards_the_gain_vanishes(episodes, variant):
-    one = learner(variant, replace(SMALL, shuffle_rewards=40))
-    one.add(episodes)
-    one.update(400)
-    envs, seeds = [CountingEnv() for _ in range(40)], range(7_000, 7_280, 7)
-    after = np.mean([e.success for e in run_wave(envs, seeds, Pusher(), Refiner(noise=learned(one)))])
-    assert after < 0.45
+def test_with_shuffled_rewards_there_is_nothing_to_learn(episodes, variant):
+    plain, shuffled = learner(variant), learner(variant, replace(SMALL, shuffle_rewards=40))
+    for one in (plain, shuffled):
+        one.add(episodes)
+        one.update(150)
+    assert worth_of_pushing(plain) > 0.05
+    assert abs(worth_of_pushing(shuffled)) < worth_of_pushing(plain) / 2
 
 
 def test_the_critic_of_noise_says_what_the_critic_of_chunks_says(episodes):
