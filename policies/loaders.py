@@ -60,6 +60,7 @@ DEFAULTS = ("default_features", "default_action_spec")
 
 LOADERS: dict[str, str] = {
     "native": "policies.native_loader:LOADER",
+    "remote": "policies.remote_loader:LOADER",
     "lerobot": "policies.lerobot.loader:LOADER",
 }
 """Name -> ``module:LOADER``, in the order in which they are asked."""

@@ -17,16 +17,15 @@ from torch import Tensor
 
 from data.features import Feature
 from hardware.action_spec import ActionSpec
+from policies.errors import PolicyError as PolicyError  # noqa: PLC0414 - policies raise it from here
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
     from policies.context import Context
     from policies.request import ActionBatch, ChunkRequest, Condition, Observation
-
-
-class PolicyError(RuntimeError):
-    """A policy was asked for something that it cannot do; the message names the policy and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +119,14 @@ class Policy(ABC):
     @abstractmethod
     def spec(self) -> PolicySpec:
         """The fixed facts of this policy."""
+
+    @property
+    def refiner_version(self) -> str:
+        """Version of a refiner that acts within this policy, as behind a server; empty without one."""
+        return ""
+
+    def begin_episode(self, rows: Sequence[str]) -> None:  # noqa: B027 - optional on purpose
+        """Learn that these episodes start; only a policy with hooks within has anything to forget."""
 
     @abstractmethod
     def chunk(

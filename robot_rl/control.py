@@ -177,11 +177,16 @@ class ControlLoop:
             robot=getattr(task, "robot", ""),
             operator=self.config.operator,
             base_version=self._hash,
-            refiner_version=self.refiner.version,
+            refiner_version=self._refiner_version(),
         )
         builder.start(observation)
         generators = row_generators(seed, self.config.stream)
         return Row(builder.id, seed, env, arbiter, builder, observation, *generators)
+
+    def _refiner_version(self) -> str:
+        """Of the refiner here, after that of one within the policy, as behind a server."""
+        within = "" if self.policy is None else self.policy.refiner_version
+        return "+".join(version for version in (within, self.refiner.version) if version)
 
     def _proposer(self, rows: Sequence[Row]) -> Proposer:
         config = self.config

@@ -22,7 +22,11 @@ class Ticket(Protocol):
         ...
 
     def take(self, step: int) -> Planned | None:
-        """Return the chunk if it may act at control step `step`, else None."""
+        """Return the chunk if it may act at control step `step`, else None.
+
+        Raises:
+            PolicyAwayError: The policy gives no chunk now; a moving robot holds still and asks again.
+        """
         ...
 
 
@@ -175,7 +179,8 @@ class _Background:
     def take(self, step: int) -> Planned | None:
         if not self._future.done():
             return None
-        if not self._counted:
+        planned = self._future.result()
+        if not self._counted:  # what failed says nothing of how long a chunk takes
             self._counted = True
             self._planner.measured(step - self._step)
-        return self._future.result()
+        return planned

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from policies.answering import Answer, AnsweringPolicy
 from policies.noise import draw_noise
 from policies.policy import PolicyError, require_chunk_policy
 from policies.request import ChunkRequest
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from policies.hooks import DenoiseHook
     from policies.policy import Policy, PolicySpec
+    from policies.request import Condition
     from robot_rl.plans import Previous
     from robot_rl.select.selector import Selector
 
@@ -76,7 +78,7 @@ def plan_chunks(
     refiner = refiner if gain else Refiner()
     rows = len(tasks)
     request = ChunkRequest(
-        observation=_observation(policy.spec, past, tasks, _keys(policy.spec, refiner)),
+        observation=_observation(policy.spec, past, tasks, keys_read(policy.spec, refiner)),
         previous_chunk=None if previous is None else torch.from_numpy(previous.chunk),
         consumed=torch.zeros(rows, dtype=torch.int64)
         if previous is None
@@ -85,6 +87,34 @@ def plan_chunks(
         episode_ids=tuple(episode_ids),
     )
     noise = draw_noise(policy.spec, generators) if policy.spec.supports.noise else None
+    return plan_request(policy, refiner, request, noise, generators, deterministic=deterministic, gain=gain)
+
+
+@torch.no_grad()
+def plan_request(
+    policy: Policy,
+    refiner: Refiner,
+    request: ChunkRequest,
+    noise: Tensor | None,
+    generators: Sequence[np.random.Generator],
+    *,
+    condition: Condition = None,
+    deterministic: bool = True,
+    gain: float = 1.0,
+) -> Planned:
+    """Compute the chunks of a request; what the loop and a server have in common.
+
+    Args:
+        policy: The base.
+        refiner: Its noise policy, hooks and selector take part.
+        request: B rows.
+        noise: Drawn for each row (B, *noise_shape); None if the policy takes none.
+        generators: One per row; a selector draws the noise of its candidates from them.
+        condition: See `policies.request.Condition`.
+        deterministic: Whether the noise policy explores.
+        gain: See `plan_chunks`.
+    """
+    refiner = refiner if gain else Refiner()
     if refiner.noise is not None:
         if noise is None:
             raise PolicyError(f"To choose the noise, the base must take it; {policy.spec.name!r} does not.")
@@ -92,15 +122,27 @@ def plan_chunks(
         # What is left as drawn stays so to the bit.
         noise = chosen if gain == 1 else torch.where(chosen == noise, noise, noise.lerp(chosen, gain))
     if refiner.select is not None:
+        if condition is not None:
+            raise ValueError("A selector compares unconditioned chunks; leave the condition out.")
         return _selected(policy, refiner.select, request, noise, generators)
     if refiner.hooks:
         chunk_policy = require_chunk_policy(policy, "guidance by hooks")
-        chunk = sample_chunk(chunk_policy, request, noise=noise, hooks=refiner.hooks)
-    else:
-        chunk = policy.chunk(request, noise=noise)
-    return Planned(
-        chunk.numpy(force=True), None if noise is None else noise.numpy(force=True), info=_info(refiner.hooks)
-    )
+        chunk = sample_chunk(chunk_policy, request, noise=noise, hooks=refiner.hooks, condition=condition)
+        return Planned(chunk.numpy(force=True), _array(noise), info=_info(refiner.hooks))
+    if isinstance(policy, AnsweringPolicy):
+        return _planned(policy.answer(request, noise, condition, deterministic=deterministic, gain=gain))
+    return Planned(policy.chunk(request, noise, condition).numpy(force=True), _array(noise))
+
+
+def _array(tensor: Tensor | None) -> NDArray[Any] | None:
+    return None if tensor is None else tensor.numpy(force=True)
+
+
+def _planned(answer: Answer) -> Planned:
+    """What a policy with a refiner within says of its chunks."""
+    info = {name: value.numpy(force=True) for name, value in answer.info.items()}
+    chunk = answer.chunk.numpy(force=True)
+    return Planned(chunk, _array(answer.noise), _array(answer.candidates), _array(answer.index), info)
 
 
 def _info(hooks: Sequence[DenoiseHook]) -> dict[str, NDArray[Any]]:
@@ -114,7 +156,7 @@ def _info(hooks: Sequence[DenoiseHook]) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _keys(spec: PolicySpec, refiner: Refiner) -> list[str]:
+def keys_read(spec: PolicySpec, refiner: Refiner) -> list[str]:
     """What policy, noise policy and hooks read."""
     chosen = refiner.noise.keys if refiner.noise is not None else ()
     guided = (key for hook in refiner.hooks for key in hook.keys)

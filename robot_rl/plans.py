@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.records import Chunk
+from policies.errors import PolicyAwayError
 from robot_rl.planner import Ticket
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Plans:
     Attributes:
         chunk: (B, H, A) in execution; zeros where there is none.
         id: (B,) number of the chunk in execution; -1 where there is none.
+        because: Why the last chunk that was asked for did not come, one text per row; empty where it did.
         info: What hooks said about the chunks in execution, each (B, ...) float64; NaN where they did not.
     """
 
@@ -91,6 +93,7 @@ class Plans:
         self._spec, self._planner, self._compute, self._rows = spec, planner, compute, rows
         self.chunk = np.zeros((count, spec.horizon, spec.action_size), np.float32)
         self.id = np.full(count, -1)
+        self.because = [""] * count
         self.info: dict[str, NDArray[np.float64]] = {}
         self._first = np.zeros(count, np.int64)  # step of the observation that the chunk answers
         self._start = np.zeros(count, np.int64)  # steps after it at which the chunk began to act
@@ -155,21 +158,34 @@ class Plans:
     def _take(self, step: int) -> None:
         waiting = []
         for asked in self._asked:
-            done = asked.ticket.take(step)
+            try:
+                done = asked.ticket.take(step)
+            except PolicyAwayError as error:
+                if self._planner.waits:
+                    raise
+                for row in asked.rows:  # `advance` asks again, with what is seen then
+                    self.because[row] = error.because
+                continue
             if done is None:
                 waiting.append(asked)
-                continue
-            if not asked.recorded:
-                self._record(asked, done, step - asked.step, step)
-            valid = asked.generation == self._generation[asked.rows]
-            rows = asked.rows[valid]
-            self.chunk[rows] = done.chunk[valid]
-            for key, value in done.info.items():
-                nothing = np.full((len(self.id), *value.shape[1:]), np.nan)
-                self.info[key] = self.info.get(key, nothing).copy()  # records may hold the last one
-                self.info[key][rows] = value[valid]
-            self.id[rows], self._first[rows], self._start[rows] = asked.id, asked.step, step - asked.step
+            else:
+                self._use(asked, done, step)
         self._asked = waiting
+
+    def _use(self, asked: _Asked, done: Planned, step: int) -> None:
+        """Take up chunks that may act now, in rows that still want them."""
+        if not asked.recorded:
+            self._record(asked, done, step - asked.step, step)
+        valid = asked.generation == self._generation[asked.rows]
+        rows = asked.rows[valid]
+        self.chunk[rows] = done.chunk[valid]
+        for key, value in done.info.items():
+            nothing = np.full((len(self.id), *value.shape[1:]), np.nan)
+            self.info[key] = self.info.get(key, nothing).copy()  # records may hold the last one
+            self.info[key][rows] = value[valid]
+        self.id[rows], self._first[rows], self._start[rows] = asked.id, asked.step, step - asked.step
+        for row in asked.rows:
+            self.because[row] = ""
 
     def _record(self, asked: _Asked, done: Planned, delay: int, step: int) -> None:
         """Write chunks down; of planners that wait at once, so that a row cut off has its next chunk."""

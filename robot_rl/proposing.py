@@ -140,8 +140,10 @@ class PolicyProposer:
         self._step = 0
         if self._corrector:
             self._corrector.begin_episode(np.arange(len(rows)))
+        names = [row.name for row in rows]
+        policy.begin_episode(names)
         for hook in refiner.hooks:
-            hook.begin_episode([row.name for row in rows])
+            hook.begin_episode(names)
 
     def observe(self, observation: Mapping[str, NDArray[Any]]) -> None:
         """Take the present observation, each value (B, ...); after a step, plan anew if a chunk is due."""
@@ -163,7 +165,8 @@ class PolicyProposer:
             base = np.where(ready[:, None], base, still)
             action = np.where(ready[:, None], action, still)
         self._base = base
-        hold = tuple("" if fine else NO_CHUNK for fine in ready)
+        because = zip(ready, self._plans.because, strict=True)
+        hold = tuple("" if fine else why or NO_CHUNK for fine, why in because)
         return Proposed(
             base,
             action,

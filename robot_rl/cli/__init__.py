@@ -28,6 +28,7 @@ COMMANDS = {
     "train": _Command("robot_rl.cli.train", "train a base policy by behaviour cloning"),
     "refine": _Command("robot_rl.cli.refine", "refine a frozen base policy"),
     "evaluate": _Command("robot_rl.cli.evaluate", "measure success rates on held-out seeds"),
+    "serve": _Command("robot_rl.cli.serve", "run a policy for robots and programs elsewhere"),
     "study": _Command("robot_rl.cli.study", "run a grid of experiments, or make tables and figures of it"),
     "report": _Command("robot_rl.cli.report", "write one self-contained HTML page about a run"),
     "data": _Command(

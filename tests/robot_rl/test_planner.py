@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from policies.errors import PolicyAwayError
 from robot_rl.arbiter import LimitArbiter
 from robot_rl.control import ControlLoop, LoopConfig
 from robot_rl.guide.real_time import RealTimeChunking
@@ -15,6 +16,9 @@ from robot_rl.refiner import Refiner
 from tests.policies.tools import flow_policy
 from tests.robot_rl.scripted import CountingEnv, RampPolicy
 from tests.robot_rl.test_control import ENDLESS, TakesOverAtStep
+
+AWAY = -1
+"""Instead of a number of control steps: the policy is away when the chunk should be taken."""
 
 
 class Late:
@@ -33,18 +37,21 @@ class Late:
 
     def ask(self, compute, step, delay):
         self.running = self
-        self.planned, self.due = compute(delay), step + self.takes.pop(0)
+        takes = self.takes.pop(0)
+        self.planned = compute(delay) if takes != AWAY else None
+        self.due = step + (0 if takes == AWAY else takes)
         return self
 
     def wait(self):
-        self.running = None
         self.due = 0
-        return self.planned
+        return self.take(0)
 
     def take(self, step):
         if step < self.due:
             return None
         self.running = None
+        if self.planned is None:
+            raise PolicyAwayError("no server", "the policy's server is away: gone")
         return self.planned
 
 
@@ -87,6 +94,68 @@ def test_without_a_chunk_the_robot_holds_still_and_says_why():
     np.testing.assert_array_equal(episode.action[4:8], 0.0)  # deltas: nothing moves
     np.testing.assert_array_equal(episode.action_base[4:8], 0.0)
     assert said[:6] == ["", "", "", "", "no chunk is ready", "no chunk is ready"]
+
+
+class Listens(LimitArbiter):
+    """Remembers why steps were not the policy's."""
+
+    def __init__(self):
+        super().__init__(RampPolicy().spec.action_spec)
+        self.said = []
+
+    def resolve(self, proposal, stamp):
+        executed = super().resolve(proposal, stamp)
+        self.said.append(executed.because)
+        return executed
+
+
+def test_a_policy_that_is_away_makes_the_robot_hold_and_go_on_with_a_fresh_observation():
+    listens = Listens()
+    episode, policy = run([0, *[AWAY] * 7, 1, *[0] * 9], horizon=4, executed=3, arbiters=[listens])
+    # The old chunk is executed to its end; then the robot holds, and is asked for anew in each step.
+    assert episode.source.tolist()[:4] == ["policy"] * 4
+    held = [step for step, source in enumerate(episode.source) if source == "paused"]
+    assert held[0] == 4
+    assert {listens.said[step] for step in held} == {"the policy's server is away: gone"}
+    np.testing.assert_array_equal(episode.action[held], 0.0)
+    back = held[-1] + 1
+    assert episode.source[back] == "policy"
+    assert listens.said[back] == ""
+    chunk = episode.chunks[1]
+    assert (chunk.id, chunk.first_step, chunk.delay) == (episode.chunk_id[back], back - 1, 1)
+    seen = policy.calls[1].observation["observation.state"][0, 0]
+    np.testing.assert_allclose(seen, episode.observations["observation.state"][back - 1])
+
+
+def test_a_policy_that_is_away_before_anything_moves_is_an_error():
+    """There is no last target to hold yet."""
+    with pytest.raises(PolicyAwayError):
+        run([AWAY])
+
+
+def test_in_simulated_time_a_policy_that_is_away_is_an_error():
+    class Away(RampPolicy):
+        def chunk(self, request, noise=None, condition=None):
+            if self.calls:
+                raise PolicyAwayError("no server", "gone")
+            return super().chunk(request, noise, condition)
+
+    with pytest.raises(PolicyAwayError, match="no server"):
+        ControlLoop([CountingEnv()], Away()).run([0], options=ENDLESS)
+
+
+def test_what_failed_does_not_count_as_a_delay():
+    def away(delay):
+        raise PolicyAwayError("no server", "gone")
+
+    with BackgroundPlanner(50.0) as planner:
+        ticket = planner.ask(away, step=4, delay=1)
+        with pytest.raises(PolicyAwayError):
+            ticket.wait()
+        with pytest.raises(PolicyAwayError):
+            ticket.take(90)
+        assert planner.delay() == 1
+        assert not planner.busy()
 
 
 def test_after_a_takeover_the_robot_holds_until_there_is_a_fresh_chunk():
