@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from robot_rl.cli import main
 from tests.conftest import REPOSITORY
 
 
@@ -29,6 +30,17 @@ def test_a_refiner_of_ones_own_beats_the_bare_policy(example, tmp_path):
     assert counts is not None
     assert int(counts[2]) > int(counts[1])
     assert (tmp_path / "out/refiner.json").exists()
+
+
+def test_a_method_of_ones_own_is_run_like_ours(example, tmp_path, capsys):
+    printed = example("add_method", "--episodes", "20")
+    counts = re.search(r"(\d+) of 20 before, (\d+) after", printed)
+    assert counts is not None
+    assert int(counts[2]) > int(counts[1])
+    words = ["--policy", str(tmp_path / "out/policy"), "--out", str(tmp_path / "again"), "--episodes", "10"]
+    assert main(["refine", "add_method:METHOD", *words]) == 0
+    assert "--task refine_my_task:Dock" in " ".join(capsys.readouterr().out.split())
+    assert (tmp_path / "again/refiner/refiner.json").exists()
 
 
 def test_an_untried_refiner_changes_nothing(example):
