@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from policies.request import Observation
 
 Kind = Literal["auto", "state", "features"]
+MOST_SPREADS = 5.0
+"""Beyond it a dimension counts as that far off. One that hardly moves in demonstrations, such as the tilt of
+an object that nobody dropped, would outweigh all others in distances and dynamics once it does move."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +136,8 @@ class Latents:
         return len(self.mean)
 
     def scaled(self, raw: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """Return raw latents in units of spread."""
-        return (raw.to(self.mean) - self.mean) / self.std
+        """Return raw latents in units of spread, each dimension within `MOST_SPREADS`."""
+        return ((raw.to(self.mean) - self.mean) / self.std).clamp(-MOST_SPREADS, MOST_SPREADS)
 
     def encode(self, observation: Observation, context: Context) -> Float[Tensor, "B D"]:
         """Return the latents of B observations, without a graph."""

@@ -74,6 +74,9 @@ def test_a_dimension_that_hardly_moves_does_not_outweigh_the_others() -> None:
     raw[:, 1] = 5.0
     latents = Latents.fit(SOURCE, raw, 2)
     assert float(latents.std[1]) == pytest.approx(5e-3)
+    dropped = torch.tensor([[0.0, 6.0], [-50.0, 4.999]])
+    torch.testing.assert_close(latents.scaled(dropped)[:, 1], torch.tensor([5.0, -0.2]), atol=1e-3, rtol=0)
+    assert float(latents.scaled(dropped)[1, 0]) == -5.0
     again = Latents.from_payload(json.loads(json.dumps(latents.payload())), latents.tensors())
     assert torch.equal(again.scaled(raw), latents.scaled(raw))
 
