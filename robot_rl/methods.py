@@ -103,6 +103,13 @@ METHODS = {
             needs=("velocity", "gradients"),
         ),
         Method(
+            "critic",
+            "value the policy's own chunks, then climb that value in the denoising, or take the best of N",
+            "robot_rl.guide.critic_method:CriticConfig",
+            "robot_rl.guide.critic_method:refine_by_value",
+            needs=("noise",),
+        ),
+        Method(
             "pps",
             "steer towards a task that the policy lacks, from demonstrations, with two small flows",
             "robot_rl.guide.pps:PpsConfig",

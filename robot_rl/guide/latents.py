@@ -38,14 +38,14 @@ class LatentSource:
     features: bool
     keys: tuple[str, ...]
 
-    def raw(self, observation: Observation, context: Context) -> tuple[Float[Tensor, "B D"], int]:
+    def raw(self, observation: Observation, context: Context | None) -> tuple[Float[Tensor, "B D"], int]:
         """Return latents in the units they come in, and how many of the first columns describe the scene.
 
         The rest is proprioception. Without features of the encoder every column counts as scene.
 
         Args:
             observation: as the policy reads it.
-            context: what the policy made of it.
+            context: what the policy made of it; None will do where no features are taken.
 
         Raises:
             PolicyError: if features are wanted, but the policy keeps what it encodes to itself.
@@ -81,7 +81,7 @@ def choose_source(policy: ChunkPolicy, kind: Kind) -> LatentSource:
     return LatentSource(kind == "features" or (kind == "auto" and pictures), vectors)
 
 
-def _context_columns(context: Context) -> list[Tensor]:
+def _context_columns(context: Context | None) -> list[Tensor]:
     """Every tensor of a context as (B, D): tokens are averaged."""
     if not isinstance(context, TensorContext):
         raise PolicyError(

@@ -40,7 +40,11 @@ class ChunkData:
 
 
 def chunk_recordings(
-    episode: Episode, data: ChunkData, *, noise_shape: tuple[int, int] | None
+    episode: Episode,
+    data: ChunkData,
+    *,
+    noise_shape: tuple[int, int] | None,
+    columns: Mapping[str, NDArray[Any]] | None = None,
 ) -> Iterator[Recording]:
     """Cut an episode into recordings for a replay whose chunk is the base's executed steps.
 
@@ -53,12 +57,13 @@ def chunk_recordings(
         episode: As the control loop recorded it.
         data: Its arrays.
         noise_shape: (H, Z) of the noise to hold beside a transition; None where only actions count.
+        columns: Further numbers of each step by name, each (T, ...).
     """
     labels = label(episode, "hil-serl")
-    starts, columns = labels.critic, {}
+    starts, held = labels.critic, dict(columns or {})
     if noise_shape is not None:
         started, noise = chunk_starts(episode, noise_shape)
-        starts, columns = starts & started, {NOISE: noise}
+        starts, held = starts & started, {**held, NOISE: noise}
     for number, (first, after) in enumerate(_runs(labels)):
         steps, rows = slice(first, after), slice(first, after + 1)
         yield Recording(
@@ -68,7 +73,7 @@ def chunk_recordings(
             ends=data.ends[steps],
             continuous=labels.continuous[steps],
             starts=starts[steps],
-            columns={name: value[steps] for name, value in columns.items()},
+            columns={name: value[steps] for name, value in held.items()},
             id=f"{episode.id}#{number}",
             task=episode.task,
         )
