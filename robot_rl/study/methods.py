@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -118,4 +119,7 @@ def _evaluation(cell: Cell, parameters: Mapping[str, Any], refiner: Path | None)
         },
     )
     result = evaluate(config).to_json()
-    return {"episodes": result["episodes"], "base_hash": result["base_hash"]}
+    rows = result["episodes"]
+    shares = [name for name in rows[0] if name.endswith("_share")]  # how often a hook acted
+    means = {name: statistics.fmean(row.get(name, 0.0) for row in rows) for name in shares}
+    return {"episodes": rows, "base_hash": result["base_hash"], **means}

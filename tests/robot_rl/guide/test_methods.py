@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import sim
+from data.config import to_dict
 from data.store import EpisodeStore
 from policies.checkpoint import load
 from policies.flow_config import FlowConfig
@@ -22,6 +23,8 @@ from robot_rl.guide.lpb import LpbConfig, lpb
 from robot_rl.guide.phases import PhaseConfig
 from robot_rl.guide.reguide_config import ReGuideConfig, TuneConfig
 from robot_rl.parts import load_refiner
+from robot_rl.study.methods import refined
+from robot_rl.study.plan import Cell
 from robot_rl.train import TrainConfig, train
 from tests.robot_rl.toy import TOY
 
@@ -73,6 +76,20 @@ def test_lpb_is_evaluated_like_any_refiner_and_reports_how_often_it_acted(traine
     shares = [episode["lpb.active_share"] for episode in refined["episodes"]]
     assert 0 < np.mean(shares) < 1
     assert refined["base_hash"] == evaluate(plain).base_hash
+
+
+def test_a_cell_of_a_study_runs_it_and_keeps_how_often_it_acted(trained, tmp_path) -> None:
+    demos, base = trained
+    parameters = {
+        "method": "lpb", "policy": str(base), "data": str(demos), "rollouts": 8, "rows": 4, "guided_steps": 2,
+        "trial_episodes": 0, "percentile": 50.0, "dynamics": to_dict(DYNAMICS),
+    }  # fmt: skip
+    run = "robot_rl.study.methods:refined"
+    cell = Cell("s", "lpb", run, TOY, {}, "lpb", False, parameters, seed=1, episodes=8, first_seed=50)
+    found = refined(cell, tmp_path)
+    assert [row["seed"] for row in found["episodes"]] == list(range(50, 58))
+    assert 0 < found["lpb.active_share"] < 1
+    assert found["env_steps"] > 0
 
 
 def test_lpb_with_eta_0_repeats_the_base_to_the_bit(trained, barrier_run) -> None:
