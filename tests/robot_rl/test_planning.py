@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ import sim
 from policies.checkpoint import load
 from policies.hooks import DenoiseHook
 from policies.noise import draw_noise
-from policies.policy import PolicyError
+from policies.policy import PolicyError, Supports
 from robot_rl.control import run_wave
 from robot_rl.noise.policy import NoisePolicy
 from robot_rl.refiner import Refiner
@@ -60,6 +62,23 @@ def test_the_chosen_noise_is_denoised_and_recorded():
     )
     np.testing.assert_allclose(episode.action[:3, 0], [0.2, 0.21, 0.22], atol=1e-6)
     assert (episode.chunks[0].noise == 1).all()
+
+
+def test_a_gain_of_0_leaves_the_bare_base_whatever_the_refiner_has():
+    everything = Refiner(noise=Ones(), select=LeastSum())
+    bare, idle = (
+        run_wave([CountingEnv()], [4], RampPolicy(noise_share=0.1), refiner, gain=0.0, options=ENDLESS)[0]
+        for refiner in (None, everything)
+    )
+    assert bare.action.tobytes() == idle.action.tobytes()
+    assert idle.chunks[0].candidates is None
+
+
+def test_a_noise_policy_on_a_base_that_takes_no_noise_is_refused():
+    policy = RampPolicy()
+    policy._spec = replace(policy.spec, supports=Supports())
+    with pytest.raises(PolicyError, match="the base must take it; 'ramp' does not"):
+        run_wave([CountingEnv()], [0], policy, Refiner(noise=Ones()), options=ENDLESS)
 
 
 def test_the_selected_candidate_is_executed_and_all_are_recorded():
