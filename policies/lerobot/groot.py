@@ -154,7 +154,7 @@ def bucket(sigma: Tensor, buckets: int) -> Tensor:
         sigma: (B,) 1 (noise) to 0 (clean).
         buckets: that time from 0 to 1 is cut into.
     """
-    return torch.floor((1.0 - sigma.double()) * buckets + _ROUNDING).long().clamp(0, buckets - 1)
+    return torch.floor((1.0 - sigma.to(torch.float32)) * buckets + _ROUNDING).long().clamp(0, buckets - 1)
 
 
 def _base(config: Any) -> dict[str, Any]:  # noqa: ANN401 - a configuration of LeRobot

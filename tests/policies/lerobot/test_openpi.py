@@ -8,6 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 from lerobot.policies.factory import make_pre_post_processors
+from lerobot.policies.rtc.configuration_rtc import RTCConfig
 
 from policies.checkpoint import CheckpointError
 from policies.parity import check_parity
@@ -31,6 +32,7 @@ _KINDS = ("pi0", "pi05")
         {"num_inference_steps": 7},
         {"empty_cameras": 1},
         {"gradient_checkpointing": True},
+        {"rtc_config": RTCConfig(enabled=True)},
     ],
     ids=lambda options: next(iter(options)),
 )

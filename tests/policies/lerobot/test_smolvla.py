@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from lerobot.policies.factory import make_pre_post_processors
+from lerobot.policies.rtc.configuration_rtc import RTCConfig
 
 from policies.checkpoint import CheckpointError
 from policies.lerobot.smolvla import SmolVlaPolicy
@@ -32,6 +33,7 @@ _JOINTS = 14
         {"pad_language_to": "max_length"},
         {"empty_cameras": 1},
         {"num_steps": 7},
+        {"rtc_config": RTCConfig(enabled=True)},
     ],
     ids=lambda options: next(iter(options)),
 )
