@@ -79,7 +79,7 @@ def save(policy: Policy, folder: Path | str) -> Path:
         )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
+    tensors = separate_tensors(policy.state_dict())
     content = safetensors.torch.save(tensors)
     checksum = sha256_bytes(content)
     file = folder / f"policy-{checksum[:16]}.safetensors"
@@ -131,6 +131,22 @@ def load(
             f"{folder}: the policy's hash is not the saved one: another version of its class is installed"
         )
     return policy
+
+
+def separate_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors on the CPU of which no two share memory, as safetensors files ask; values are kept.
+
+    Args:
+        tensors: by name; a network may hold one under two names.
+    """
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        place = plain.untyped_storage().data_ptr()
+        found[name] = plain.clone() if place in seen else plain
+        seen.add(place)
+    return found
 
 
 def read_tensors(file: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:

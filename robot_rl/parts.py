@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from data.imports import ImportPathError, import_object, import_path
 from data.manifest import atomic_write_json, sha256_bytes
-from policies.checkpoint import read_tensors
+from policies.checkpoint import read_tensors, separate_tensors
 from policies.hashing import tensors_hash
 from robot_rl.provenance import versions
 from robot_rl.refiner import Refiner
@@ -148,7 +148,7 @@ def compose(refiners: Sequence[Refiner]) -> Refiner:
 
 
 def _tensors(part: SavedPart) -> dict[str, Tensor]:
-    return {key: value.detach().cpu().contiguous() for key, value in part.tensors().items()}
+    return separate_tensors(part.tensors())
 
 
 def load_refiner(folder: Path | str, *, device: str = "cpu") -> Refiner:

@@ -8,7 +8,9 @@ sample (`original`); a family that can be opened is a `LeRobotChunkPolicy` and a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +19,13 @@ from policies.checkpoint import CheckpointError
 from policies.context import TensorContext
 from policies.hashing import tensors_hash
 from policies.lerobot.describe import Layout
+from policies.lerobot.payload import write_payload
 from policies.lerobot.processors import Processors, lerobot_image
 from policies.lerobot.quiet import quiet_transformers
-from policies.lerobot.weights import load_weights
 from policies.policy import ChunkPolicy, Policy, PolicySpec, Supports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from policies.context import Context
     from policies.request import Observation
@@ -42,6 +43,7 @@ class LeRobotPolicy(nn.Module, Policy):
         processors: its pre- and post-processing.
         spec: its fixed facts.
         keys: key of the checkpoint -> robot key, of every observation.
+        payload: see `policies.lerobot.payload.read_payload`.
 
     Attributes:
         keeps_time: whether LeRobot's network reads observations with an axis of time, (B, T, ...).
@@ -50,9 +52,15 @@ class LeRobotPolicy(nn.Module, Policy):
     keeps_time: ClassVar[bool] = False
 
     def __init__(
-        self, model: nn.Module, processors: Processors, spec: PolicySpec, keys: Mapping[str, str]
+        self,
+        model: nn.Module,
+        processors: Processors,
+        spec: PolicySpec,
+        keys: Mapping[str, str],
+        payload: Mapping[str, Any],
     ) -> None:
         super().__init__()
+        self._payload = dict(payload)
         self.model: Any = model
         self.processors = processors
         self._spec = spec
@@ -83,27 +91,25 @@ class LeRobotPolicy(nn.Module, Policy):
 
     @classmethod
     def build_model(cls, model_class: type[nn.Module], config: Any, folder: Path) -> nn.Module:  # noqa: ANN401
-        """Build LeRobot's policy with the checkpoint's weights, on the CPU.
+        """Build LeRobot's policy on the CPU; its weights are still to be loaded.
 
         Args:
             model_class: of LeRobot.
             config: LeRobot's configuration, adjusted.
-            folder: of the checkpoint.
+            folder: of the checkpoint, for messages.
 
         Raises:
-            CheckpointError: if weights are missing, unknown or of another shape.
+            CheckpointError: if the model cannot be built from its configuration.
         """
         try:
             with quiet_transformers():
-                model = model_class(config)
+                return model_class(config)
         except (OSError, ValueError, ImportError, AssertionError) as error:
             raise CheckpointError(
                 f"the model of {folder} cannot be built ({type(error).__name__}: {error}). Where it names "
                 "parts on "
                 'the hub, give local={NAME: FOLDER}, or name the folder under "local" in robot_rl.json'
             ) from error
-        load_weights(model, folder, cls.rename_weights)
-        return model
 
     @classmethod
     def rename_weights(cls, model: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ANN401 - of LeRobot
@@ -200,6 +206,26 @@ class LeRobotPolicy(nn.Module, Policy):
             step_noise: noise of each step, for a process that draws it.
         """
         raise NotImplementedError
+
+    def payload(self) -> dict[str, Any]:
+        """Return everything but the weights, as JSON types; `from_payload` reads it."""
+        return self._payload
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
+        """Build the policy that `payload` describes; its weights are still to be loaded.
+
+        Raises:
+            ValueError: if the payload is incomplete or describes another kind of policy.
+        """
+        from policies.lerobot.opening import assemble
+
+        with tempfile.TemporaryDirectory(prefix="robot-rl-policy-") as place:
+            write_payload(payload, Path(place))
+            policy = assemble(Path(place))
+        if not isinstance(policy, cls):
+            raise ValueError(f"the payload makes a {type(policy).__name__}, not a {cls.__name__}")  # noqa: TRY004
+        return policy
 
     def hash(self) -> str:
         """Return the SHA-256 of parameters, buffers and the statistics of the processors."""

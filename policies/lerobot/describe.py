@@ -135,7 +135,7 @@ class _Sayings:
 
     @property
     def declared(self) -> ActionSpec | None:
-        return self.settings.action_spec or self.mapping.action_spec
+        return self.mapping.action_spec
 
     def rate(self) -> float:
         """The control rate, Hz: from the caller, the mapping, the data, the actions, or by default."""
@@ -148,7 +148,7 @@ class _Sayings:
         default = self.settings.default_action_spec
         if default is not None:
             logger.warning(
-                "%s does not say its rate: the task's %g Hz is taken", self.folder, default.rate_hz
+                "%s does not say its rate: %g Hz, as given, is taken", self.folder, default.rate_hz
             )
             return default.rate_hz
         raise CheckpointError(
@@ -162,7 +162,7 @@ class _Sayings:
         if spec is None and default is not None and default.size == width:
             names, units = ", ".join(default.names), ", ".join(dict.fromkeys(default.units))
             logger.warning(
-                "%s does not say what its actions are: the task's are taken, %s in %s",
+                "%s does not say what its actions are: they are taken as given, %s in %s",
                 self.folder,
                 names,
                 units,

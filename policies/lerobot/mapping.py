@@ -42,8 +42,8 @@ class RobotMapping:
     keys: Mapping[str, str] = field(default_factory=dict)
     local: Mapping[str, str] = field(default_factory=dict)
 
-    def write(self, folder: Path) -> Path:
-        """Write the file into a checkpoint's folder; returns its path."""
+    def to_json(self) -> dict[str, Any]:
+        """Describe the mapping with JSON types only, as the file has it."""
         entries: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
         if self.rate_hz is not None:
             entries["rate_hz"] = self.rate_hz
@@ -51,8 +51,11 @@ class RobotMapping:
             entries["action_spec"] = self.action_spec.to_json()
         if self.features:
             entries["features"] = feature_json.to_json(self.features)
-        entries |= {name: dict(value) for name in ("keys", "local") if (value := getattr(self, name))}
-        atomic_write_json(folder / FILE, entries)
+        return entries | {name: dict(value) for name in ("keys", "local") if (value := getattr(self, name))}
+
+    def write(self, folder: Path) -> Path:
+        """Write the file into a checkpoint's folder; returns its path."""
+        atomic_write_json(folder / FILE, self.to_json())
         return folder / FILE
 
 

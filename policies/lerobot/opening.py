@@ -13,9 +13,11 @@ from policies.lerobot.describe import describe
 from policies.lerobot.families import family_of
 from policies.lerobot.files import CONFIG, locate, read_json
 from policies.lerobot.mapping import RobotMapping, read_mapping
+from policies.lerobot.payload import read_payload
 from policies.lerobot.settings import LeRobotSettings
 from policies.lerobot.statistics import statistics_of
 from policies.lerobot.training_data import compare_with_data
+from policies.lerobot.weights import load_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +47,23 @@ def open_checkpoint(
     """
     settings = settings or LeRobotSettings()
     folder = locate(source, settings.revision)
+    policy = assemble(folder, settings)
+    load_weights(policy.model, folder, policy.rename_weights)
+    policy.requires_grad_(requires_grad=False).eval().to(check_device(device))
+    return policy
+
+
+def assemble(folder: Path, settings: LeRobotSettings | None = None) -> LeRobotPolicy:
+    """Return the policy of a checkpoint's folder; its weights are still to be loaded.
+
+    Args:
+        folder: with configuration, processors and statistics.
+        settings: what the caller adds to the checkpoint.
+
+    Raises:
+        CheckpointError: see `open_checkpoint`.
+    """
+    settings = settings or LeRobotSettings()
     mapping = read_mapping(folder)
     local = dict(mapping.local) | {name: str(place) for name, place in settings.local.items()}
     kind, config = read_config(folder, local)
@@ -72,9 +91,8 @@ def open_checkpoint(
     )
     policy_class = require("lerobot.policies.factory", "vla", "A LeRobot checkpoint").get_policy_class(kind)
     model = family.build_model(policy_class, config, folder)
-    policy = family(model, processors, spec, keys)
-    policy.requires_grad_(requires_grad=False).eval().to(check_device(device))
-    return policy
+    known = RobotMapping(spec.rate_hz, spec.action_spec, spec.features, keys, local)
+    return family(model, processors, spec, keys, read_payload(folder, known))
 
 
 def read_config(folder: Path, local: Mapping[str, str]) -> tuple[str, Any]:

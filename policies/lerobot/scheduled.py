@@ -31,15 +31,21 @@ class ScheduledPolicy(LeRobotChunkPolicy, VariancePreservingPolicy):
         model: LeRobot's policy.
         processors: its pre- and post-processing.
         spec: its fixed facts.
-        keys: key of the checkpoint -> robot key, where they differ.
+        keys: key of the checkpoint -> robot key, of every observation.
+        payload: see `policies.lerobot.payload.read_payload`.
     """
 
     keeps_time: ClassVar[bool] = True
 
     def __init__(
-        self, model: nn.Module, processors: Processors, spec: PolicySpec, keys: Mapping[str, str]
+        self,
+        model: nn.Module,
+        processors: Processors,
+        spec: PolicySpec,
+        keys: Mapping[str, str],
+        payload: Mapping[str, Any],
     ) -> None:
-        super().__init__(model, processors, spec, keys)
+        super().__init__(model, processors, spec, keys, payload)
         self.scheduler = self.make_scheduler()
         self.predicts = "clean" if self.scheduler.predicts_clean else "noise"
 

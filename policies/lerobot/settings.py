@@ -12,25 +12,25 @@ from hardware.action_spec import ActionSpec
 
 @dataclass(frozen=True)
 class LeRobotSettings:
-    """Options of `policies.loading.load` for a LeRobot checkpoint; each wins over ``robot_rl.json``.
+    """Options of `policies.loading.load` for a LeRobot checkpoint; they win over ``robot_rl.json``.
+
+    The two defaults do not: they hold where neither the checkpoint nor that file says anything.
 
     Attributes:
         revision: branch, tag or commit on the hub.
         rate_hz: control rate that the policy was trained for.
-        action_spec: what the action dimensions mean; must fit the checkpoint's width.
         keys: key of the checkpoint -> robot key, where they differ; one robot key may serve several.
         local: name on the hub that the checkpoint refers to -> folder used in its place.
         data: recordings that the policy was trained on, in any format that `data.formats` reads: their rate
             is
             taken, and their keys and shapes are compared with the checkpoint's.
         compile_model: False loads a checkpoint uncompiled that asks for torch.compile; None refuses it.
-        default_features: units and names of observations, taken where the checkpoint says nothing of them.
+        default_features: units and names of observations, taken where ``robot_rl.json`` says nothing of them.
         default_action_spec: the same for actions and rate.
     """
 
     revision: str | None = None
     rate_hz: float | None = None
-    action_spec: ActionSpec | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
     local: Mapping[str, str] = field(default_factory=dict)
     data: Path | None = None

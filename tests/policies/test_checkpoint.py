@@ -10,10 +10,18 @@ import torch
 from data.features import Feature
 from data.manifest import sha256_bytes
 from hardware.action_spec import ActionSpec
-from policies.checkpoint import CheckpointError, load, read_tensors, save
+from policies.checkpoint import CheckpointError, load, read_tensors, save, separate_tensors
 from policies.hashing import policy_hash
 from policies.template_policy import HoldPolicy
 from tests.policies.tools import FEATURES, SPEC, flow_policy, request
+
+
+def test_a_tensor_held_under_two_names_is_saved_under_both():
+    shared = torch.arange(6.0)
+    separate = separate_tensors({"a": shared, "b": shared, "part": shared[2:4], "c": torch.ones(2)})
+    assert torch.equal(separate["a"], separate["b"])
+    assert torch.equal(separate["part"], shared[2:4])
+    assert len({value.untyped_storage().data_ptr() for value in separate.values()}) == 4
 
 
 def test_loaded_policy_is_equal_to_the_bit_and_frozen(tmp_path, device) -> None:

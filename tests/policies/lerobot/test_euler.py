@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,7 @@ from policies.request import ChunkRequest
 from policies.sampler import sample_chunk
 from tests.policies.lerobot import tiny_checkpoint as tiny
 from tests.policies.lerobot.double import DoubleMode, directional_gap
+from tests.policies.lerobot.tiny_pi import small_sizes
 from tests.policies.lerobot.tiny_vla import KINDS, make_vla, noise, observation, open_vla, save_vla
 
 if TYPE_CHECKING:
@@ -58,7 +60,8 @@ def test_our_sampler_gives_lerobots_chunk_to_the_bit(policy: LeRobotChunkPolicy)
 
 
 def test_every_promise_of_a_policy_is_kept(policy: LeRobotChunkPolicy) -> None:
-    assert "velocity is differentiable" in check_policy(policy)
+    with small_sizes() if policy.spec.name.startswith("pi") else nullcontext():  # a saved one is built anew
+        assert "velocity is differentiable" in check_policy(policy)
 
 
 @pytest.mark.parametrize("steps", [*range(1, 12), 23, 50, 100])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,15 @@ from safetensors.torch import load_file, save_file
 
 from hardware.action_spec import ActionGroup, ActionSpec
 from policies.checkpoint import CheckpointError
+from policies.checkpoint import save as save_policy
 from policies.conformance import check_policy, random_request
 from policies.lerobot.mapping import RobotMapping, read_mapping
+from policies.lerobot.payload import write_payload
 from policies.loading import load
 from policies.parity import check_parity
 from policies.policy import PolicyError
 from robot_rl.methods import METHODS, check_base
+from robot_rl.student import Student
 from tests.policies.lerobot.recipes import CAMERA, ENVIRONMENT, RATE, STATE, act_config, feature, save
 
 ARM = ActionSpec(
@@ -82,7 +86,7 @@ def test_robot_rl_json_says_what_the_checkpoint_does_not(act):
 def test_a_task_says_what_neither_does(act, caplog):
     policy = load(act, default_action_spec=ARM)
     assert policy.spec.action_spec == ARM
-    assert "the task's are taken" in caplog.text
+    assert "taken as given, arm.x" in caplog.text
 
 
 def test_without_a_rate_it_is_refused(act):
@@ -230,3 +234,20 @@ def test_methods_that_act_in_the_denoising_refuse_act_by_name(act):
                 check_base(policy, method)
         else:
             check_base(policy, method)
+
+
+def test_a_saved_policy_needs_its_checkpoint_no_more(act, tmp_path):
+    policy = load(act, rate_hz=RATE, default_action_spec=ARM, keys={STATE: "observation.joints"})
+    save_policy(policy, tmp_path / "saved")
+    shutil.rmtree(act)
+    again = load(tmp_path / "saved")
+    assert again.spec == policy.spec
+    assert again.hash() == policy.hash()
+    student = Student.from_payload(Student(policy).payload(), Student(policy).tensors())
+    request = random_request(policy, torch.Generator())
+    assert torch.equal(student.policy.chunk(request), policy.chunk(request))
+
+
+def test_a_payload_writes_nowhere_else(tmp_path):
+    with pytest.raises(ValueError, match=r"no file '\.\./config\.json'"):
+        write_payload({"files": {"../config.json": {}}, "statistics": {}}, tmp_path)
