@@ -17,7 +17,7 @@ from data.formats.lerobot_columns import Columns, choose, lerobot_features, rows
 from data.formats.sidecar import SidecarWriter
 from data.formats.target import new_target
 from data.layout import check_key, episode_arrays, episode_facts
-from data.records import Source
+from data.records import Outcome, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -99,6 +99,7 @@ class _Writer:
         self._off_rate = 0
         self._paused = 0
         self._no_reward = 0
+        self._no_outcome = 0
 
     @property
     def header(self) -> dict[str, Any]:
@@ -120,7 +121,15 @@ class _Writer:
         if self._paused:
             made.append(f"{self._paused} paused steps are rows like others; robot_rl.source marks them.")
         if self._no_reward:
-            made.append(f"next.reward is 0 in {self._no_reward} episodes whose reward is not known.")
+            made.append(
+                f"next.reward is 0 at {self._no_reward} steps whose reward is not known; valid.next.reward "
+                "is False there."
+            )
+        if self._no_outcome:
+            made.append(
+                f"next.success is False throughout {self._no_outcome} episodes whose outcome is not known; "
+                "valid.next.success is False there."
+            )
         return tuple(made)
 
     def create(self, root: Path, first: Episode, action_spec: Mapping[str, Any] | None) -> Any:  # noqa: ANN401 - LeRobot has no types
@@ -149,7 +158,8 @@ class _Writer:
         sidecar.add(number, episode_facts(episode), self._apart(episode))
         self._off_rate += abs(_measured(episode) / self.fps - 1.0) > _RATE_SLACK
         self._paused += int((episode.source == Source.PAUSED).sum())
-        self._no_reward += bool(np.isnan(episode.reward).any())
+        self._no_reward += int(np.isnan(episode.reward).sum())
+        self._no_outcome += episode.outcome is Outcome.UNKNOWN
 
     def _apart(self, episode: Episode) -> dict[str, NDArray[Any]]:
         arrays = episode_arrays(episode)

@@ -32,6 +32,7 @@ def test_a_dataset_becomes_episodes_and_says_what_was_assumed(dataset):
     said = " ".join(source.notes)
     for part in ("not measured", "is repeated", "every step counts as 'demo'", "outcome is unknown", "NaN"):
         assert part in said
+    assert "every episode counts as cut" in said
     first, second, _ = source.episodes
     assert (second.id, second.task, len(second), second.robot) == ("episode_000001", "place", 7, "test_arm")
     assert second.outcome is Outcome.UNKNOWN
@@ -105,6 +106,25 @@ def test_ends_are_told_from_cuts(dataset):
     assert "counts as a cut" not in " ".join(source.notes)
     second = list(source.episodes)[1]
     assert (second.terminated[-1], second.truncated[-1]) == (True, False)
+
+
+def test_columns_that_say_what_is_known_are_honoured(dataset):
+    known = np.arange(STEPS) < 12
+    add_columns(
+        dataset,
+        next__reward=("float32", np.zeros(STEPS)),
+        next__success=("bool", at(4)),
+        next__done=("bool", at(4, 11, 15)),
+        valid__next__reward=("bool", ~at(2)),
+        valid__next__success=("bool", known),
+    )
+    source = open_source(dataset, cameras=False)
+    assert "every episode counts as cut" not in " ".join(source.notes)
+    first, second, third = source.episodes
+    np.testing.assert_array_equal(first.reward, [0, 0, np.nan, 0, 0])
+    assert not np.isnan(second.reward).any()
+    assert [e.outcome for e in (first, second, third)] == [Outcome.SUCCESS, Outcome.FAILURE, Outcome.UNKNOWN]
+    assert not first.extra
 
 
 def test_columns_that_nobody_knows_are_kept_as_diagnostics(dataset):

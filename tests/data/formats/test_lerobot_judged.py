@@ -209,7 +209,8 @@ def test_what_lerobot_cannot_hold_is_refused_or_kept_apart(lerobot, written, tmp
             "observation.images.depth": np.full((14, 4, 4, 1), np.nan, np.float32),
         },
         source=np.where(np.arange(13) < 2, "paused", one.source),
-        reward=np.full(13, np.nan),
+        reward=np.where(np.arange(13) < 5, one.reward, np.nan),
+        outcome=Outcome.UNKNOWN,
         monotonic_time=one.monotonic_time * 2,
     )
     notes = load("lerobot").write([odd], {}, SPEC, tmp_path / "set")
@@ -218,11 +219,14 @@ def test_what_lerobot_cannot_hold_is_refused_or_kept_apart(lerobot, written, tmp
         "depth is in the sidecar only",
         "did not run at 20",
         "2 paused steps",
-        "next.reward is 0 in 1",
+        "next.reward is 0 at 8 steps",
+        "next.success is False throughout 1 episodes",
     ):
         assert part in said
-    assert len(notes) == 4
+    assert len(notes) == 5
     assert equal(next(open_source(tmp_path / "set").episodes), odd)
+    bare = next(open_source(tmp_path / "set", sidecar="ignore").episodes)
+    np.testing.assert_array_equal(bare.reward, odd.reward)
 
 
 def test_lerobots_diffusion_policy_trains_on_it(lerobot, written):

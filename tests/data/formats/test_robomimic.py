@@ -126,6 +126,20 @@ def test_splits_follow_labels_and_metadata(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.hdf5"]
 
 
+def test_unknown_rewards_are_named_and_come_back(tmp_path):
+    wanted = replace(episode("x", 4), reward=[0.0, np.nan, np.nan, 1.0])
+    state = wanted.observations["observation.state"].copy()
+    state[2, 1] = np.nan
+    wanted = replace(wanted, observations={**wanted.observations, "observation.state": state})
+    notes = load("robomimic").write([wanted, episode("y", 3)], {}, None, tmp_path / "a.hdf5")
+    assert [note.split(",")[0] for note in sorted(notes)] == [
+        "next_obs/state is not a finite number at 1 steps",
+        "obs/state is not a finite number at 1 steps",
+        "rewards is not a finite number at 2 steps",
+    ]
+    assert equal(next(open_source(tmp_path / "a.hdf5").episodes), wanted)
+
+
 def test_packed_pictures_are_the_same(tmp_path):
     load("robomimic").write([episode("x", 4)], {}, None, tmp_path / "a.hdf5", compression="gzip")
     assert equal(next(open_source(tmp_path / "a.hdf5").episodes), episode("x", 4))
