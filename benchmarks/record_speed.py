@@ -29,9 +29,9 @@ import numpy as np
 from harness import Amount, Contestant, Stopwatch, measure, parser, publish
 
 from data.images import PictureCodec
+from data.recording.process import RecordingProcess
 from data.records import Step
 from data.store import EpisodeStore
-from data.writer import RecordingProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

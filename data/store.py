@@ -22,8 +22,8 @@ from data.images import PictureCodec, is_picture
 from data.layout import episode_arrays, episode_facts
 from data.lock import FileLock
 from data.manifest import sync_folder
-from data.recorder import Recorder
-from data.recording import Recording
+from data.recording.recorder import Recorder
+from data.recording.unfinished import Recording
 from data.records import Episode, check_id
 from data.steps import Outcome
 from data.store_root import StoreRoot

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from data.images import PictureCodec as PictureCodec
     from data.labels import imitation_actions as imitation_actions
     from data.labels import label as label_episode
+    from data.recording.process import RecordingProcess as RecordingProcess
     from data.records import Episode as Episode
     from data.records import Step as Step
     from data.replay import Fresh as Fresh
@@ -29,7 +30,6 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from data.store import EpisodeStore as EpisodeStore
     from data.validate import Thresholds as Thresholds
     from data.validate import validate as validate_data
-    from data.writer import RecordingProcess as RecordingProcess
     from hardware.action_spec import ActionGroup as ActionGroup
     from hardware.action_spec import ActionSpec as ActionSpec
     from policies.checkpoint import load as load_policy
@@ -92,7 +92,7 @@ _EXPORTS = {
     "PolicySpec": "policies.policy:PolicySpec",
     "Prioritised": "data.replay:Prioritised",
     "Recent": "data.replay:Recent",
-    "RecordingProcess": "data.writer:RecordingProcess",
+    "RecordingProcess": "data.recording.process:RecordingProcess",
     "RefineConfig": "robot_rl.refine:RefineConfig",
     "Refiner": "robot_rl.refiner:Refiner",
     "ReplayBuffer": "data.replay:ReplayBuffer",

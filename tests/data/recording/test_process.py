@@ -11,13 +11,13 @@ import pytest
 
 from data.errors import LockedStoreError, StoreError
 from data.images import PictureCodec
+from data.recording.process import RecordingProcess
 from data.records import Outcome, Source, Step, equal
 from data.store import EpisodeStore
-from data.writer import RecordingProcess
 from tests.data.episodes import STREAM_FEATURES, fill, fill_streams, streaming_episode
 
 QUEUE = 4 << 20
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -39,9 +39,8 @@ def begin(process, id_="e", size=2000, **facts):
 
 
 def test_the_writer_starts_without_torch():
-    program = (
-        "import sys, data.writer_process, data.writer; assert not {'torch', 'zarr', 'av'} & set(sys.modules)"
-    )
+    imports = "import sys, data.recording.writer, data.recording.process"
+    program = f"{imports}; assert not {{'torch', 'zarr', 'av'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
@@ -195,8 +194,8 @@ def test_when_the_writer_dies_the_next_step_says_so_and_what_was_flushed_is_reco
 SENDER = """
 import os, sys
 from data.store import EpisodeStore
-from data.writer import RecordingProcess
-from tests.data.test_writer import begin, steps_of
+from data.recording.process import RecordingProcess
+from tests.data.recording.test_process import begin, steps_of
 process = RecordingProcess(EpisodeStore(sys.argv[1]))
 steps_of(begin(process), 0, 33)
 os.kill(os.getpid(), 9)

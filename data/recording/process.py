@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Self
 from data.errors import LockedStoreError, StoreError
 from data.features import to_json
 from data.plain import plain
-from data.queued_recorder import QueuedRecorder
+from data.recording.messages import encode
+from data.recording.queued import QueuedRecorder
+from data.recording.ring import RingSender
 from data.steps import check_id
-from data.writer_messages import encode
-from data.writer_ring import RingSender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ _ERRORS: Mapping[str, type[Exception]] = {
     "ValueError": ValueError,
     "TypeError": TypeError,
 }
-_PROGRAM = "import sys; sys.path[0] = sys.argv.pop(1); from data.writer_process import main; main()"
+_PROGRAM = "import sys; sys.path[0] = sys.argv.pop(1); from data.recording.writer import main; main()"
 
 
 class RecordingProcess:
@@ -62,7 +62,7 @@ class RecordingProcess:
 
     def __init__(self, store: EpisodeStore, *, queue_bytes: int = QUEUE_BYTES) -> None:
         self._ring = RingSender(queue_bytes)
-        root = str(Path(__file__).resolve().parents[1])
+        root = str(Path(__file__).resolve().parents[2])
         handles = [str(handle) for handle in self._ring.child_handles]
         self._process = subprocess.Popen(  # noqa: S603 - our own program and numbers
             [sys.executable, "-c", _PROGRAM, root, *handles, str(queue_bytes)],

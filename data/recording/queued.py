@@ -1,4 +1,4 @@
-"""The end of a recording that a control loop talks to; `data.writer` has the rest."""
+"""The end of a recording that a control loop talks to; `process` has the rest."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from data.errors import StoreError
 from data.events import Event, EventKind
 from data.layout import check_key
 from data.plain import plain
+from data.recording.messages import chunk_parts, prefixed, step_parts
 from data.steps import Outcome, SegmentKind, Source
-from data.writer_messages import chunk_parts, prefixed, step_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from data.recording.process import RecordingProcess
     from data.steps import Chunk, Step
-    from data.writer import RecordingProcess
 
 logger = logging.getLogger(__name__)
 _SPARE = 0.125

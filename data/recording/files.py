@@ -1,4 +1,4 @@
-"""Writes the files of a recording; `data.recording` reads them."""
+"""Writes the files of a recording; `unfinished` reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from data.images import PictureCodec, is_picture
 from data.layout import chunk_arrays, step_arrays, stream_arrays
 from data.manifest import sha256_bytes, sync_folder
 from data.picture_files import PictureWriter
-from data.recording import JOURNAL, journal_line
+from data.recording.unfinished import JOURNAL, journal_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

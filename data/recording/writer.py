@@ -1,4 +1,4 @@
-"""The process that writes what a control loop sends it; started by `data.writer`, imports no torch.
+"""The process that writes what a control loop sends it; started by `process`, imports no torch.
 
 When its sender dies it still writes everything that was sent, and leaves the recording to be recovered.
 """
@@ -16,16 +16,16 @@ from data.errors import StoreError
 from data.events import Event
 from data.features import from_json
 from data.images import PictureCodec
+from data.recording.messages import below, chunk_from, decode, step_from
+from data.recording.ring import RingReceiver
 from data.store import EpisodeStore
-from data.writer_messages import below, chunk_from, decode, step_from
-from data.writer_ring import RingReceiver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from data.recorder import Recorder
+    from data.recording.recorder import Recorder
 
     type Arrays = Mapping[str, NDArray[Any]]
 

@@ -19,8 +19,8 @@ from data.features import differences, from_array, to_json
 from data.images import PictureCodec
 from data.layout import check_key
 from data.plain import plain
-from data.recording import Recording
-from data.recording_files import RecordingFiles
+from data.recording.files import RecordingFiles
+from data.recording.unfinished import Recording
 from data.steps import Outcome
 
 if TYPE_CHECKING:
