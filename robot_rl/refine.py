@@ -242,7 +242,7 @@ class Refinement:
             rounds += 1
             if episodes:
                 self._log(at, episodes, found.metrics)
-            if save and more:
+            if save or not more:  # the last one keeps the critics that a viewer shows
                 self._checkpoint(network, found.state, at)
             if not more:
                 return

@@ -137,7 +137,7 @@ def rows(episode: Episode, columns: Columns) -> dict[str, NDArray[Any]]:
     made["action"] = _single(episode.action)
     for key, name in PLANS.items():
         plan = _single(getattr(episode, name))
-        valid: NDArray[np.bool_] = np.isfinite(plan).all(axis=1)
+        valid = np.asarray(np.isfinite(plan).all(axis=1))
         made[key] = np.where(valid[:, None], plan, made["action"])
         made[f"{VALID}{key}"] = valid
     made |= _flags(episode)

@@ -96,6 +96,8 @@ class HtmlConfig:
     """pictures of each camera per episode"""
     plots: bool = True
     """draw actions and forces of each episode"""
+    critic: Path | None = None
+    """run of a refinement, or another folder with a critic, whose values of the actions are drawn too"""
     format: str | None = None
     """its format; recognised by its content by default"""
     read: Mapping[str, bool | int | float | str] = field(default_factory=dict)
@@ -216,6 +218,7 @@ def _html(words: list[str]) -> int:
             config.out,
             thumbnails=config.thumbnails,
             plots=config.plots,
+            critic=config.critic,
             format=config.format,
             read=config.read,
             progress=progress,

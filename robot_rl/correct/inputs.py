@@ -84,7 +84,12 @@ class InputConfig:
         return np.concatenate(parts, axis=1)
 
     def recorded(self, episode: Episode) -> NDArray[np.float32]:
-        """Input vectors of every observation of an episode, (T + 1, D), equal to what the loop saw."""
+        """Input vectors of every observation of an episode, (T + 1, D), equal to what the loop saw.
+
+        Raises:
+            ValueError: A measurement is missing.
+        """
+        require_keys(episode.observations, (*self.keys, *self.history_keys))
         rows = np.arange(len(episode) + 1)
         corrections = executed_correction(episode)
         parts = [self._flat(key, episode.observations[key]) for key in self.keys]

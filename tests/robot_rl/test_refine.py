@@ -11,6 +11,7 @@ import torch
 
 import sim
 from data.statistics import compute_statistics
+from data.store import EpisodeStore
 from hardware.action_spec import ActionGroup, ActionSpec
 from policies import checkpoint
 from policies.flow import FlowPolicy
@@ -18,8 +19,10 @@ from policies.flow_config import FlowConfig
 from robot_rl import refine as refining
 from robot_rl.control import run_wave
 from robot_rl.correct.residual_learner import ResidualLearnerConfig
+from robot_rl.critics.curves import open_critic
 from robot_rl.parts import load_refiner
 from robot_rl.refine import RefineConfig, Refinement, refine
+from robot_rl.runs import RunDirectory
 
 KEYS = ("observation.state",)
 
@@ -67,6 +70,22 @@ def test_what_was_learned_differs_from_the_base_within_its_bound(base: Path, fin
     scale = refiner.correct.network.scale.numpy()
     assert correction.any()
     assert (correction <= scale + 1e-9).all()
+
+
+def test_the_critics_of_a_finished_run_can_be_shown(finished: Path) -> None:
+    run = RunDirectory.open(finished)
+    assert run.checkpoints()[-1].step == run.read_json("result.json")["env_steps"]
+    store = EpisodeStore(finished / "episodes")
+    episode = store.read(store.ids()[-1])
+    curves = open_critic(finished).value_curves(episode)
+    kinds = ("min", "mean", "critic0", "critic1")
+    assert list(curves) == [f"{action}/{kind}" for action in ("executed", "base") for kind in kinds]
+    assert all(curve.shape == (len(episode),) and np.isfinite(curve).all() for curve in curves.values())
+    both = np.stack([curves["executed/critic0"], curves["executed/critic1"]])
+    np.testing.assert_array_equal(curves["executed/min"], both.min(0))
+    np.testing.assert_allclose(curves["executed/mean"], both.mean(0))
+    assert (both[0] != both[1]).any()
+    assert (curves["executed/critic0"] != curves["base/critic0"]).any()
 
 
 @pytest.mark.parametrize(

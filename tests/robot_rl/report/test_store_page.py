@@ -10,6 +10,7 @@ from data.store import EpisodeStore
 from robot_rl.report.store_page import write_store_page
 from robot_rl.report.strips import Line, segment_bar, strip, thumbnail
 from tests.data.validate import robot
+from tests.robot_rl.countdown import save_countdown
 
 
 class Tags(HTMLParser):
@@ -67,6 +68,16 @@ def test_the_page_shows_every_episode_and_needs_nothing_else(store, tmp_path):
     assert "<wave>" not in text
     assert not re.search(r"(?:src|href)=\"(?!data:|#)", text)
     assert "<script" not in text
+
+
+def test_values_of_a_critic_are_drawn_and_an_episode_without_says_why(store, tmp_path):
+    store.write(replace(robot.episode("a-3", steps=20), source=np.repeat("demo", 20)))
+    critic = save_countdown(tmp_path / "critic")
+    text = write_store_page(store.path, tmp_path / "page.html", critic=critic).read_text()
+    parsed(text)
+    assert text.count("value, left: 0.0675 to 1") == 3
+    assert text.count('Value: <i class="soft">base action</i>') == 3
+    assert text.count("No values: Episode a-3 has no &lt;policy&gt;.") == 1
 
 
 def test_findings_lead_to_their_episode_and_damaged_ones_are_listed(store, tmp_path):
