@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from data.labels import imitation_actions as imitation_actions
     from data.labels import label as label_episode
     from data.recording.process import RecordingProcess as RecordingProcess
+    from data.recording.realtime import realtime as realtime
     from data.records import Episode as Episode
     from data.records import Step as Step
     from data.replay import Fresh as Fresh
@@ -103,6 +104,7 @@ _EXPORTS = {
     "Thresholds": "data.validate:Thresholds",
     "TrainConfig": "robot_rl.train:TrainConfig",
     "at_steps": "data.steps_view:at_steps",
+    "realtime": "data.recording.realtime:realtime",
     "check_policy": "policies.conformance:check_policy",
     "check_task": "sim.conformance:check_task",
     "collect_episodes": "robot_rl.collect:collect",
@@ -175,6 +177,7 @@ __all__ = [
     "open_source",
     "paired_difference",
     "policy_hash",
+    "realtime",
     "refine_policy",
     "run_wave",
     "sample_chunk",

@@ -44,6 +44,11 @@ def test_the_writer_starts_without_torch():
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
+def test_the_writer_never_takes_a_processor_from_the_loop_that_wakes_it(store):
+    with RecordingProcess(store, queue_bytes=QUEUE) as process:
+        assert os.sched_getscheduler(process.pid) == os.SCHED_BATCH
+
+
 def test_what_was_queued_equals_what_was_built(store):
     facts = {"task": "insert the peg", "seed": 0, "stream_features": STREAM_FEATURES}
     with RecordingProcess(store, queue_bytes=QUEUE) as process:
