@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -39,7 +40,8 @@ class QueuedRecorder:
     - A step, with its observation, is held back until the queue has room. When more steps come meanwhile
       only the newest is held, and the others are lost and counted. It is then recorded with the source
       `Source.PAUSED`, so that no transition is made across the gap, and an event says how many are missing.
-    - Plans and events are held back, and never lost.
+    - Plans and events are held back, and never lost. A plan's first step, as the control loop counts, becomes
+      the row that follows the steps before it that were recorded.
 
     Attributes:
         id: Name of the episode.
@@ -57,6 +59,7 @@ class QueuedRecorder:
         self._held: tuple[Step, dict[str, Any], dict[str, Any]] | None = None
         self._missing = 0
         self._steps = 0
+        self._lost: list[int] = []
         self._open = True
 
     def __len__(self) -> int:
@@ -88,11 +91,12 @@ class QueuedRecorder:
         if self._held is not None:
             self._missing += 1
             self._steps -= 1
+            self._lost.append(self._steps + len(self._lost) - 1)
             self._count("steps")
         self._held = (step, _copied(given), _copied(further))
 
     def add_chunk(self, chunk: Chunk) -> None:
-        """Add a plan."""
+        """Add a plan; its first step is at most the number of steps that were given so far."""
         self._needs_open()
         facts, arrays = chunk_parts(chunk)
         self._offer_or_keep("chunk", facts, arrays)
@@ -170,8 +174,15 @@ class QueuedRecorder:
         self.close()
 
     def _offer_or_keep(self, kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
-        if not (self._caught_up() and self._process.offer(kind, facts, arrays)):
+        if not (self._caught_up() and self._offer(kind, facts, arrays)):
             self._late.append((kind, facts, _copied(arrays)))
+
+    def _offer(self, kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> bool:
+        """Offer a plan or an event; no step may be held back, so that what is lost is known."""
+        if kind == "chunk":
+            first = facts["first_step"]
+            facts = {**facts, "first_step": first - bisect_left(self._lost, first)}
+        return self._process.offer(kind, facts, arrays)
 
     def _offer_step(self, step: Step, observation: dict[str, Any], extra: dict[str, Any]) -> bool:
         facts, arrays = step_parts(step)
@@ -190,7 +201,7 @@ class QueuedRecorder:
                 self._late.insert(0, ("event", self._gap(step).to_json(), {}))
             self._held, self._missing = None, 0
         while self._late:
-            if not self._process.offer(*self._late[0]):
+            if not self._offer(*self._late[0]):
                 return False
             del self._late[0]
         metadata = plain(self.metadata)

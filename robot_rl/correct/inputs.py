@@ -141,7 +141,8 @@ def _planned_after(episode: Episode, executed_steps: int) -> NDArray[Any]:
     steps, first = len(episode), int(episode.chunk_index[0])
     ready = [chunk for chunk in episode.chunks if chunk.first_step + chunk.delay <= steps]
     if ready:
-        index = first + steps - ready[-1].first_step
+        follows = int(episode.chunk_id[-1]) == ready[-1].id
+        index = int(episode.chunk_index[-1]) + 1 if follows else first + steps - ready[-1].first_step
         if index < first + ready[-1].delay + executed_steps:
             planned: NDArray[Any] = ready[-1].actions[index]
             return planned
