@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from data.errors import StoreError
-from data.features import differences, from_array, to_json
+from data.features import to_json
 from data.images import PictureCodec
 from data.layout import check_key
 from data.plain import plain
+from data.recording.arriving import Declared, Repeats
 from data.recording.files import RecordingFiles
 from data.recording.unfinished import Recording
 from data.steps import Outcome
@@ -78,11 +79,10 @@ class Recorder:
         self._commit = commit
         self._close = close
         self._files = RecordingFiles(folder, pictures or PictureCodec(), durable=durable)
-        self._missing = dict(features or {})
+        self._declared = Declared(builder.id, features or {})
+        self._repeats = Repeats(self._files)
         self._open = True
         self._flushed = self._samples = self._others = 0
-        self._stamps: dict[str, float] = {}
-        self._repeated: dict[str, int] = {}
         self._files.journal(plain({**builder.facts, "stream_features": to_json(builder.stream_features)}))
 
     @property
@@ -107,7 +107,7 @@ class Recorder:
         """
         self._needs_open()
         for key, value in observation.items():
-            self._refuse_misfit(key, value)
+            self._declared.check(key, value)
         self._builder.start(self._all_kept("observations", observation))
 
     def append(
@@ -141,14 +141,11 @@ class Recorder:
             ValueError: It is not what `stream_features` says; it is not kept then.
         """
         self._needs_open()
-        self._refuse_misfit(key, value)
+        self._declared.check(key, value)
         self._builder.check_stream(key, np.asarray(value))
         path = f"streams/{check_key(key)}/values"
-        seen = self._files.repeated(path)
-        self._builder.stream(key, time, wall_time, self._kept(path, value))
-        if self._stamps.get(path) == time and self._files.repeated(path) == seen:
-            self._repeated[path] = self._repeated.get(path, 0) + 1
-        self._stamps[path] = time
+        with self._repeats.sample(path, time):
+            self._builder.stream(key, time, wall_time, self._kept(path, value))
         self._samples += 1
         if self._samples >= _FLUSH_SAMPLES:
             self.flush()
@@ -174,7 +171,7 @@ class Recorder:
         if len(self._builder) == self._flushed and not self._samples and not self._others:
             return
         piece = self._builder.take()
-        facts = {"steps": len(self._builder), "metadata": plain(self.metadata | self._repeats())}
+        facts = {"steps": len(self._builder), "metadata": plain(self.metadata | self._repeats.facts())}
         try:
             self._files.flush(piece, facts)
         except OSError as error:
@@ -196,14 +193,9 @@ class Recorder:
         self._needs_open()
         if not len(self._builder):
             raise ValueError(f"Episode {self.id} has no steps; nothing was recorded.")
-        if self._missing:
-            self.flush()
-            raise StoreError(
-                f"Episode {self.id} does not fit the store: {sorted(self._missing)} never came, neither with "
-                "the steps nor as streams. Connect it and record again, or close and recover what came."
-            )
         outcome = Outcome(outcome)
         self.flush()
+        self._declared.refuse_missing()
         try:
             recording = Recording.read(self._files.folder)
             if recording.steps != len(self._builder):
@@ -211,7 +203,7 @@ class Recorder:
                     f"Episode {self.id}: {recording.steps} of {len(self._builder)} steps are whole on disk; "
                     "something else changed its files. Recover or discard it."
                 )
-            metadata = plain(self.metadata | self._repeats())
+            metadata = plain(self.metadata | self._repeats.facts())
             facts = {**recording.facts, "metadata": metadata}
             self._commit(replace(recording, facts=facts), outcome)
         finally:
@@ -251,17 +243,6 @@ class Recorder:
         finally:
             self.close()
 
-    def _refuse_misfit(self, key: str, value: ArrayLike) -> None:
-        """Strike a declared sensor off those that are missing, once it came in the right form."""
-        if key in self._missing:
-            found = {key: from_array(np.asarray(value))}
-            lines = differences(
-                {key: self._missing[key]}, found, expected_by="the store", found_in="the recording"
-            )
-            if lines:
-                raise StoreError(f"Episode {self.id} does not fit the store: " + " ".join(lines))
-            del self._missing[key]
-
     def _all_kept(self, group: str, given: Mapping[str, ArrayLike]) -> dict[str, ArrayLike]:
         return {key: self._kept(f"{group}/{check_key(key)}", value) for key, value in given.items()}
 
@@ -273,13 +254,6 @@ class Recorder:
             raise ValueError(f"Episode {self.id}, step {len(self)}: {path} {error}.") from error
         except OSError as error:
             raise self._unwritable(error) from error
-
-    def _repeats(self) -> dict[str, Any]:
-        pictures = self._files.all_repeated()
-        paths = dict.fromkeys((*self._repeated, *pictures))
-        counts = {path: self._repeated.get(path, 0) + pictures.get(path, 0) for path in paths}
-        counts = {path: count for path, count in counts.items() if count}
-        return {"repeated": counts} if counts else {}
 
     def _needs_open(self) -> None:
         if not self._open:

@@ -1,0 +1,191 @@
+"""Recordings of a store that are not finished, and who may write to it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from data.episode_folder import GROUP_FILE, check_pictures, read_episode
+from data.errors import LockedStoreError, StoreError
+from data.lock import FileLock
+from data.manifest import sync_folder
+from data.recording.unfinished import Recording
+from data.steps import check_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from data.steps import Outcome
+    from data.store_root import StoreRoot
+
+_RECORDING = ".recording"
+_REMOVED = ".removed-"
+_WAIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A recording that was not finished.
+
+    Attributes:
+        id: Name of the episode.
+        steps: Steps that can be recovered.
+        active: Whether a process is still recording it.
+    """
+
+    id: str
+    steps: int
+    active: bool
+
+
+class Intake:
+    """The way into a store: recordings below ``.recording``, one writer at a time, and the commit.
+
+    Args:
+        path: Folder of the store.
+        root: What it says of its episodes.
+        finished: Whether there is an episode of an id.
+        durable: Whether a commit waits for the disk itself.
+    """
+
+    def __init__(
+        self, path: Path, root: StoreRoot, finished: Callable[[str], bool], *, durable: bool
+    ) -> None:
+        self._path = path
+        self._folder = path / _RECORDING
+        self._root = root
+        self._finished = finished
+        self._durable = durable
+        self._lock = FileLock(path / GROUP_FILE)
+
+    def ids(self) -> list[str]:
+        """Names of all recordings, sorted, also of those whose writer died after the commit."""
+        return sorted(entry.name for entry in self._folder.iterdir()) if self._folder.is_dir() else []
+
+    def partials(self) -> list[Partial]:
+        """Recordings that were not finished, sorted by id."""
+        ids = [id_ for id_ in self.ids() if (self._folder / id_).is_dir() and not self._finished(id_)]
+        if not ids:
+            return []
+        active = self._lock.held or not self._lock.acquire()
+        if not active:
+            self._lock.release()
+        return [Partial(id_, Recording.read(self._folder / id_).steps, active) for id_ in ids]
+
+    def folder(self, id_: str) -> Path:
+        """Folder of a recording that was not finished.
+
+        Raises:
+            KeyError: There is none.
+        """
+        folder = self._folder / id_
+        if not folder.is_dir() or self._finished(id_):
+            raise KeyError(f"No unfinished recording {id_!r} in {self._path}; there are {self.ids()}.")
+        return folder
+
+    def writing(self, id_: str) -> FileLock:
+        """Lock the store, which is made where there is none, for one episode.
+
+        Raises:
+            StoreError: It cannot be written.
+            LockedStoreError: Another process keeps writing to it.
+        """
+        check_id(id_)
+        try:
+            self._root.create()
+            if self._lock.acquire(_WAIT_S if not self.ids() else 0.0):
+                for left in self._path.glob(f"{_REMOVED}*"):  # whoever removed it died meanwhile
+                    shutil.rmtree(left, ignore_errors=True)
+                return self._lock
+        except OSError as error:
+            raise unwritable(id_, error) from error
+        raise LockedStoreError(
+            f"Episode {id_} cannot be written: another writer holds {self._path} and records "
+            f"{self.ids()}. Wait for it, stop it, or write to another folder and merge."
+        )
+
+    def new(self, id_: str) -> Path:
+        """Make the folder of a recording.
+
+        Raises:
+            StoreError: There is such an episode, or an unfinished recording of it.
+        """
+        for left in self.ids():
+            if self._finished(left):  # its writer died after the commit
+                shutil.rmtree(self._folder / left)
+        if self._finished(id_):
+            raise StoreError(f"Episode {id_} exists already in {self._path}; choose another id or remove it.")
+        folder = self._folder / id_
+        steps = Recording.read(folder).steps
+        if steps:
+            raise StoreError(
+                f"An unfinished recording of episode {id_} holds {steps} steps; recover or discard it first."
+            )
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+    def commit(self, recording: Recording, outcome: Outcome, *, read_back: bool = False) -> None:
+        """Make an episode of a recording.
+
+        Raises:
+            StoreError: It cannot be written, or not be read; the recording stays.
+        """
+        id_ = str(recording.facts["id"])
+        target = recording.folder / "episode"
+        shutil.rmtree(target, ignore_errors=True)
+        try:
+            facts = {**recording.facts, "outcome": outcome, **self._root.context()}
+            try:
+                recording.write_episode(target, facts, durable=self._durable)
+                if read_back:
+                    _read_back(target, recording.steps)
+            except (StoreError, ValueError, LookupError) as error:
+                shutil.rmtree(target, ignore_errors=True)
+                raise StoreError(
+                    f"Recording {id_} stays as it was: the episode made of it cannot be read. {error}"
+                ) from error
+            self.publish(recording.folder, id_)
+        except OSError as error:
+            raise unwritable(id_, error) from error
+
+    def remove(self, folder: Path) -> None:
+        """Remove an episode, which is gone at once.
+
+        Raises:
+            OSError: The folders cannot be written.
+        """
+        hidden = self._path / f"{_REMOVED}{folder.name}"
+        folder.rename(hidden)
+        shutil.rmtree(hidden)
+
+    def publish(self, folder: Path, id_: str) -> None:
+        """Put the whole episode of a recording's folder among the others, and remove what is left of it.
+
+        Raises:
+            OSError: The folders cannot be written.
+        """
+        (folder / "episode").rename(self._path / id_)
+        if self._durable:
+            sync_folder(self._path)
+        shutil.rmtree(folder)
+        if not any(self._folder.iterdir()):
+            self._folder.rmdir()
+
+
+def _read_back(folder: Path, steps: int) -> None:
+    found = len(read_episode(folder, pictures=False))
+    if found != steps:
+        raise StoreError(f"Its journal says {steps} steps, its files hold {found}.")
+    check_pictures(folder)
+
+
+def unwritable(id_: str, error: OSError) -> StoreError:
+    """What to say when an episode cannot be written."""
+    where = f" ({error.filename})" if error.filename else ""
+    return StoreError(
+        f"Episode {id_} cannot be written: {error.strerror or error}{where}. "
+        "Make room or choose a folder that can be written; no other episode was touched."
+    )
