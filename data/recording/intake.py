@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from data.episode_folder import GROUP_FILE, check_pictures, read_episode
 from data.errors import LockedStoreError, StoreError
 from data.lock import FileLock
 from data.manifest import sync_folder
-from data.recording.unfinished import Recording
+from data.recording.unfinished import JOURNAL, Recording
 from data.steps import check_id
 
 if TYPE_CHECKING:
@@ -33,11 +34,15 @@ class Partial:
         id: Name of the episode.
         steps: Steps that can be recovered.
         active: Whether a process is still recording it.
+        when: Of its last flush, s since 1970-01-01 UTC.
+        because: Why there is no more of it.
     """
 
     id: str
     steps: int
     active: bool
+    when: float = field(default=math.nan, compare=False)
+    because: str = field(default="", compare=False)
 
 
 class Intake:
@@ -72,7 +77,7 @@ class Intake:
         active = self._lock.held or not self._lock.acquire()
         if not active:
             self._lock.release()
-        return [Partial(id_, Recording.read(self._folder / id_).steps, active) for id_ in ids]
+        return [_partial(self._folder / id_, active=active) for id_ in ids]
 
     def folder(self, id_: str) -> Path:
         """Folder of a recording that was not finished.
@@ -173,6 +178,16 @@ class Intake:
         shutil.rmtree(folder)
         if not any(self._folder.iterdir()):
             self._folder.rmdir()
+
+
+def _partial(folder: Path, *, active: bool) -> Partial:
+    found = Recording.read(folder)
+    journal = folder / JOURNAL
+    when = (journal if journal.is_file() else folder).stat().st_mtime
+    because = (
+        "it is being recorded" if active else found.because or "its process ended before it was finished"
+    )
+    return Partial(folder.name, found.steps, active, when, because)
 
 
 def _read_back(folder: Path, steps: int) -> None:

@@ -1,12 +1,13 @@
 """The sub-commands of robot-rl data, from words to files and exit codes."""
 
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from data.records import equal
+from data.records import Step, equal
 from data.store import EpisodeStore
 from robot_rl.cli import main
 from robot_rl.cli.data import MODULES, SUMMARIES
@@ -44,6 +45,7 @@ def test_help_says_what_every_sub_command_does(capsys):
         (["convert", "x", "y", "--to", "lerobt"], "unknown format to write 'lerobt': did you mean lerobot?"),
         (["label", "x", "--rule", "hg-dager"], "unknown rule 'hg-dager': did you mean hg-dagger"),
         (["prune", "x", "--keep", "1", "--outcomes", "won"], "unknown outcome 'won'"),
+        (["recover", "x", "--discard"], "--discard needs --id, or --all"),
         (["split", "x", "--out", "y"], "needs one of --parts, --by and --ids"),
     ],
 )
@@ -267,3 +269,76 @@ def test_validate_finds_each_kind_of_damage_and_ends_with_1(tmp_path, capsys, ki
     print(f"{kind:16} exit {code}  {found[0]['severity']:8} {found[0]['message']}" if found else kind)  # noqa: T201 - a table for pytest -s
     assert code == 1
     assert {one["episode"] for one in found} == {"b-0"}
+
+
+@pytest.fixture
+def unfinished(store):
+    """Two recordings whose process died, the second before anything was flushed."""
+    for id_, steps in (("torn", 30), ("empty", 0)):
+        record(store, id_, steps).close()
+    return store
+
+
+def record(store, id_, steps):
+    """Feed steps to a recorder; every 20th is flushed."""
+    made = robot.episode(id_, steps=max(steps, 2), seed=1)
+    recorder = store.recorder(id=id_, task="t")
+    recorder.start({key: rows[0] for key, rows in made.observations.items()})
+    for t in range(steps):
+        step = Step(action=made.action[t], wall_time=1e9 + t, monotonic_time=float(t))
+        recorder.append(step, {key: rows[t + 1] for key, rows in made.observations.items()})
+    return recorder
+
+
+def test_recover_lists_what_was_not_finished_and_changes_nothing_unasked(unfinished, tmp_path, capsys):
+    out = tmp_path / "left.json"
+    assert main(["data", "recover", str(tmp_path / "run"), "--json", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "its process ended before it was finished" in said
+    assert time.strftime("%Y-%m-%d") in said
+    assert "nothing was changed" in said
+    left = json.loads(out.read_text())
+    assert [(one["id"], one["steps"], one["active"]) for one in left["partial"]] == [
+        ("empty", 0, False),
+        ("torn", 20, False),
+    ]
+    assert abs(left["partial"][1]["when"] - time.time()) < 60
+    assert (left["done"], left["failed"]) == ({}, {})
+    assert len(unfinished.partials()) == 2
+    assert len(unfinished) == 3
+
+
+def test_recover_makes_episodes_of_what_is_named_and_says_what_stays(unfinished, tmp_path, capsys):
+    assert main(["data", "recover", str(tmp_path / "run"), "--id", "torn"]) == 0
+    assert "torn: an episode of 20 steps" in capsys.readouterr().out
+    assert len(unfinished.read("torn")) == 20
+    assert main(["data", "recover", str(tmp_path / "run"), "--all"]) == 1
+    assert "empty stays Recording empty holds no whole step; discard it." in capsys.readouterr().out
+    assert main(["data", "recover", str(tmp_path / "run"), "--id", "empti"]) == 2
+    assert "unknown recording 'empti': did you mean empty" in capsys.readouterr().err
+    assert main(["data", "recover", str(tmp_path / "run"), "--id", "empty", "--discard"]) == 0
+    assert "empty: removed" in capsys.readouterr().out
+    assert main(["data", "recover", str(tmp_path / "run")]) == 0
+    assert "every recording was finished" in capsys.readouterr().out
+    assert main(["data", "recover", str(tmp_path / "nowhere")]) == 1
+    assert "There is no episode store" in capsys.readouterr().err
+
+
+def test_recover_says_how_many_steps_have_damaged_pictures(store, tmp_path, capsys):
+    record(store, "torn", 60).close()
+    (pictures,) = (store.path / ".recording/torn").glob("pictures-*")
+    content = bytearray(pictures.read_bytes())
+    content[len(content) // 2] ^= 1
+    pictures.write_bytes(content)
+    assert main(["data", "recover", str(tmp_path / "run"), "--id", "torn"]) == 0
+    assert "torn: an episode of 20 steps; pictures of 40 more are damaged" in capsys.readouterr().out
+
+
+def test_a_recording_that_goes_on_is_left_alone(store, tmp_path, capsys):
+    recorder = record(store, "now", 30)
+    assert main(["data", "recover", str(tmp_path / "run"), "--all", "--discard"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "it is being recorded" in said
+    assert "now stays Episode now cannot be written: another writer holds" in said
+    recorder.finish()
+    assert len(store.read("now")) == 30

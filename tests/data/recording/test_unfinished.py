@@ -26,6 +26,29 @@ def test_an_unfinished_recording_is_reported_recovered_or_discarded(store):
     assert store.partials() == []
 
 
+def test_what_ends_a_recording_is_said(store):
+    record(store, "d", 70).close()
+    folder = store.path / ".recording/d"
+
+    def because():
+        (found,) = store.partials()
+        return found.steps, found.because
+
+    assert because() == (60, "its process ended before it was finished")
+    pictures = folder / "pictures-000"
+    whole = pictures.read_bytes()
+    pictures.write_bytes(whole[: len(whole) * 5 // 7])
+    assert because() == (40, "pictures-000 is missing or too short")
+    pictures.write_bytes(whole)
+    (folder / "segment-000001.npz").unlink()
+    assert because() == (20, "segment-000001.npz is missing or was changed")
+    journal = folder / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b"segment-000000", b"segment-000009"))
+    assert because() == (0, "line 2 of its journal is damaged")
+    journal.unlink()
+    assert because() == (0, "its journal cannot be read (No such file or directory)")
+
+
 def test_a_recording_can_be_made_again(store):
     record(store, "d", 30).close()
     store.discard("d")
