@@ -7,14 +7,13 @@ from data.edit import by_field, by_share, merge, split
 from data.errors import DamagedEpisodeError, DatasetError
 from data.records import equal
 from data.store import EpisodeStore
+from tests.data.stores import stored
 from tests.data.validate import robot
 
 
 def store_of(path, ids, action_spec=robot.ACTION_SPEC, features=robot.FEATURES, **changes):
-    store = EpisodeStore(path, features=features, action_spec=action_spec)
-    for seed, id_ in enumerate(ids):
-        store.write(robot.episode(id_, steps=5, seed=seed, streams=False, **changes))
-    return store
+    given = (robot.episode(id_, steps=5, seed=i, streams=False, **changes) for i, id_ in enumerate(ids))
+    return stored(path, given, features=features, action_spec=action_spec)
 
 
 def test_a_merge_holds_every_episode_unchanged(tmp_path):

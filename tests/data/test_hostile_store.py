@@ -13,15 +13,14 @@ from data.records import EpisodeBuilder, Step
 from data.store import EpisodeStore
 from data.zarr_files import group_attributes, group_bytes
 from tests.data.episodes import episode, fill
+from tests.data.stores import stored
 
 KEY = "observations/observation.images.wrist"
 
 
 @pytest.fixture
 def store(tmp_path):
-    made = EpisodeStore(tmp_path / "s")
-    made.write(episode("bad"))
-    made.write(episode("good"))
+    made = stored(tmp_path / "s", [episode("bad"), episode("good")])
     yield made
     assert len(made.read("good")) == 13
 

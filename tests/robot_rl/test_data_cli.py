@@ -11,15 +11,14 @@ from data.records import Step, equal
 from data.store import EpisodeStore
 from robot_rl.cli import main
 from robot_rl.cli.data import MODULES, SUMMARIES
+from tests.data.stores import robots_store
 from tests.data.validate import robot
 
 
 @pytest.fixture
 def store(tmp_path):
-    made = EpisodeStore(tmp_path / "run/episodes", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
-    for seed in range(3):
-        made.write(robot.episode(f"a-{seed}", steps=30, seed=seed))
-    return made
+    given = [robot.episode(f"a-{seed}", steps=30, seed=seed) for seed in range(3)]
+    return robots_store(tmp_path / "run/episodes", given)
 
 
 @pytest.mark.parametrize("action", MODULES)
@@ -255,7 +254,7 @@ DAMAGE = {
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_validate_finds_each_kind_of_damage_and_ends_with_1(tmp_path, capsys, kind):
     """Prints one row of a table per kind; pytest -s shows it."""
-    made = EpisodeStore(tmp_path / "s", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    made = robots_store(tmp_path / "s")
     for seed in range(3):
         made.write(robot.episode(f"a-{seed}", seed=seed, streams=False))
     made.write(DAMAGE[kind] or BARE)

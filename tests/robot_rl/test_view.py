@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from data.records import EpisodeBuilder, Step
-from data.store import EpisodeStore
 from robot_rl import view
 from robot_rl.cli import main
 from tests.data import episodes
+from tests.data.stores import stored
 from tests.data.validate import robot
 from tests.robot_rl.countdown import save_countdown
 
@@ -28,10 +28,7 @@ def episode():
 
 @pytest.fixture
 def store(tmp_path):
-    made = EpisodeStore(tmp_path / "demos")
-    for seed, id_ in enumerate(["a", "b"]):
-        made.write(episodes.episode(id_, steps=7, seed=seed))
-    return made
+    return stored(tmp_path / "demos", [episodes.episode("a", steps=7), episodes.episode("b", steps=7)])
 
 
 def test_every_sensor_and_action_becomes_a_series_and_empty_columns_do_not(episode):

@@ -7,8 +7,8 @@ from data.formats.extras import require
 from data.formats.registry import Format, Source, detect, load, open_source
 from data.formats.target import new_target
 from data.records import equal
-from data.store import EpisodeStore
 from tests.data.episodes import episode
+from tests.data.stores import stored
 
 
 class Folders(Format):
@@ -30,11 +30,8 @@ class EntryPoint:
 
 @pytest.fixture
 def store(tmp_path):
-    path = tmp_path / "store"
-    made = EpisodeStore(path, action_spec={"groups": [], "rate_hz": 20.0})
-    made.write(episode("one"))
-    made.write(episode("two", seed=1))
-    return path
+    given = [episode("one"), episode("two", seed=1)]
+    return stored(tmp_path / "store", given, action_spec={"groups": [], "rate_hz": 20.0}).path
 
 
 def test_every_registered_format_can_be_loaded_under_its_own_name():

@@ -13,6 +13,7 @@ from data.store import EpisodeStore
 from data.streams import Stream
 from data.validate import Kind, Severity, Thresholds, Validator, validate
 from tests.conftest import REPOSITORY
+from tests.data.stores import robots_store
 from tests.data.validate import robot
 
 
@@ -350,10 +351,7 @@ def test_a_copied_last_observation_that_the_reader_announces_is_a_note():
 
 @pytest.fixture
 def store(tmp_path):
-    made = EpisodeStore(tmp_path / "s", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
-    for seed in range(3):
-        made.write(robot.episode(f"a-{seed}", seed=seed))
-    return made
+    return robots_store(tmp_path / "s", [robot.episode(f"a-{seed}", seed=seed) for seed in range(3)])
 
 
 def test_a_clean_store_is_fine(store):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from data.formats.registry import load
-from data.store import EpisodeStore
 from robot_rl.report.store_page import write_store_page
 from robot_rl.report.strips import Line, segment_bar, strip, thumbnail
+from tests.data.stores import robots_store
 from tests.data.validate import robot
 from tests.robot_rl.countdown import save_countdown
 
@@ -45,7 +45,7 @@ def parsed(text):
 
 @pytest.fixture
 def store(tmp_path):
-    made = EpisodeStore(tmp_path / "s", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    made = robots_store(tmp_path / "s")
     outcomes = ("success", "failure", "unknown")
     for seed, outcome in enumerate(outcomes):
         episode = robot.episode(f"a-{seed}", steps=20, seed=seed, outcome=outcome, task="<wave> & go")
@@ -91,7 +91,7 @@ def test_findings_lead_to_their_episode_and_damaged_ones_are_listed(store, tmp_p
 def test_plots_name_the_action_in_any_format_and_explain_only_lines_that_are_there(tmp_path):
     names = robot.ACTION_SPEC["groups"][0]["names"]
     assert names
-    store = EpisodeStore(tmp_path / "s", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    store = robots_store(tmp_path / "s")
     episode = robot.episode("a-0", steps=20)
     nothing = np.full_like(episode.action, np.nan)
     store.write(replace(episode, action_base=nothing, action_policy=nothing))
