@@ -47,6 +47,8 @@ _FLAGS: Mapping[str, str] = {
     SUCCEEDED: "bool",
     **{f"{VALID}{name}": "bool" for name in (*PLANS, REWARD, SUCCEEDED)},
 }
+_EXACT = 2**53
+"""Greatest whole number up to which a double holds each."""
 _RESERVED = {"timestamp", "frame_index", "episode_index", "index", "task_index", "task", "action"}
 
 
@@ -83,8 +85,8 @@ def _unfit(key: str, feature: Feature) -> str:
     if key in _RESERVED or key in _FLAGS or key in CODES or key in PLANS or "/" in key:
         return "its name means something else there"
     camera = feature.is_image and feature.shape[2] == 3
-    if camera and feature.shape[0] == 3:
-        return "LeRobot takes a picture 3 pixels high for one with its channels first"
+    if camera and feature.shape[0] in (1, 3):
+        return "LeRobot takes a picture 1 or 3 pixels high for one with its channels first"
     if "image" in key and not camera:
         return "LeRobot keeps statistics of keys with 'image' for 8-bit colour pictures only"
     if feature.dtype == "float16":
@@ -127,6 +129,7 @@ def rows(episode: Episode, columns: Columns) -> dict[str, NDArray[Any]]:
     Raises:
         DatasetError: An executed action, an observation or a known reward is not finite: LeRobot's
             statistics, and with them every policy trained on the dataset, would become NaN without a word.
+            Or whole numbers of an only step are too large for them.
     """
     steps = len(episode)
     made: dict[str, NDArray[Any]] = {}
@@ -143,6 +146,8 @@ def rows(episode: Episode, columns: Columns) -> dict[str, NDArray[Any]]:
     made |= _flags(episode)
     for key in ("action", REWARD, *columns.arrays):
         _refuse_not_finite(episode.id, key, made[key])
+    for key in ("intervention_segment", *columns.arrays):
+        _refuse_large(episode.id, key, made[key])
     return {key: value.reshape(steps, 1) if value.ndim == 1 else value for key, value in made.items()}
 
 
@@ -183,4 +188,18 @@ def _refuse_not_finite(id_: str, key: str, values: NDArray[Any]) -> None:
         raise DatasetError(
             f"Episode {id_}: {key} is not a finite float at step {step}. LeRobot would compute statistics "
             "of NaN from it; leave the episode out: robot-rl data split --ids puts it into a part of its own."
+        )
+
+
+def _refuse_large(id_: str, key: str, values: NDArray[Any]) -> None:
+    """LeRobot keeps the statistics of an only row as whole numbers, beside floats of longer episodes."""
+    if (
+        len(values) == 1
+        and values.dtype.kind in "iu"
+        and bool(((values > _EXACT) | (values < -_EXACT)).any())
+    ):
+        raise DatasetError(
+            f"Episode {id_} has one step, and {key} holds {values.ravel().tolist()} there: LeRobot's "
+            "statistics cannot hold whole numbers beyond 2**53 of such an episode. Leave it out: "
+            "robot-rl data split --ids puts it into a part of its own."
         )

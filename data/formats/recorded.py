@@ -189,7 +189,7 @@ def same_rows(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
     same = np.asarray(a == b)
     if a.dtype.kind == b.dtype.kind == "f":
         same = same | (np.isnan(a) & np.isnan(b))
-    return np.asarray(same.reshape(len(same), -1).all(axis=1))
+    return np.asarray(same.all(axis=tuple(range(1, same.ndim))))
 
 
 def _lengths(id_: str, rows: Rows) -> tuple[int, bool]:

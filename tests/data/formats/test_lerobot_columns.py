@@ -24,6 +24,7 @@ def test_every_observation_is_kept_in_the_form_that_lerobot_has_for_it():
         "observation.depth": Feature((8, 6, 1), "uint8"),
         "observation.open": Feature((), "bool"),
         "observation.images.flat": Feature((3, 6, 3), "uint8"),
+        "observation.images.line": Feature((1, 6, 3), "uint8"),
         "observation.images.depth": Feature((8, 6, 1), "float32"),
         "task": Feature((1,), "int64"),
         "observation.half": Feature((2,), "float16"),
@@ -40,6 +41,7 @@ def test_every_observation_is_kept_in_the_form_that_lerobot_has_for_it():
         "observation.half",
         "observation.images.depth",
         "observation.images.flat",
+        "observation.images.line",
         "task",
     ]
     made = lerobot_features(features, found, ["x", "y"], video=True)
@@ -135,3 +137,16 @@ def test_observations_that_would_spoil_the_statistics_are_refused():
     broken = replace(found, observations={**found.observations, "observation.state": state})
     with pytest.raises(DatasetError, match=r"observation.state is not a finite float at step 1"):
         rows(broken, choose(features_of(found)))
+
+
+def test_whole_numbers_of_an_only_step_that_the_statistics_cannot_hold_are_refused():
+    for steps in (2, 1):
+        found = episode(steps=steps)
+        ticks = np.full((steps + 1, 2), -(2**53) - 1)
+        found = replace(found, observations={"observation.ticks": ticks})
+        if steps > 1:
+            assert (
+                rows(found, choose(features_of(found)))["observation.ticks"].tolist() == ticks[:-1].tolist()
+            )
+    with pytest.raises(DatasetError, match=r"Episode one has one step, and observation.ticks holds"):
+        rows(found, choose(features_of(found)))

@@ -269,6 +269,14 @@ def test_missing_steps_inside_a_demo_are_noticed(tmp_path):
     assert len(list(open_source(path, gaps="ignore").episodes)) == 3
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_shortest_episodes_read_back_equal(tmp_path, steps):
+    given = [episode("b", steps), streaming_episode("a", steps)]
+    load("robomimic").write(given, {}, None, tmp_path / "short.hdf5")
+    found = list(open_source(tmp_path / "short.hdf5").episodes)
+    assert [equal(*pair) for pair in zip(found, given, strict=True)] == [True, True]
+
+
 def test_splits_can_be_read_alone(tmp_path):
     path = foreign(tmp_path / "a.hdf5")
     source = open_source(path, split="train")

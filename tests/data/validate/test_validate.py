@@ -83,6 +83,17 @@ def test_one_lost_sample_of_a_long_stream_is_a_note_and_many_are_a_warning():
     assert only(findings(without(np.arange(9, 3000, 10)))).severity is Severity.WARNING
 
 
+@pytest.mark.parametrize("sample", [(), (6,), (2, 3)])
+def test_a_stream_without_any_sample_is_named(sample):
+    silent = Stream(np.zeros(0), np.zeros(0), np.zeros((0, *sample), np.float32))
+    (found,) = [
+        one
+        for one in findings(replace(robot.episode(), streams={"observation.force": silent}))
+        if one.kind == "gap"
+    ]
+    assert "no sample at all" in found.message
+
+
 def test_a_stream_that_stops_early_or_starts_late_is_named():
     clean = robot.episode()
     stream = clean.streams["observation.force"]
