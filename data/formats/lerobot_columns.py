@@ -67,6 +67,10 @@ class Columns:
     apart: Mapping[str, str]
 
 
+NO_OBSERVATIONS = Columns((), (), {})
+"""Of `rows` that are wanted without observations."""
+
+
 def choose(features: Mapping[str, Feature]) -> Columns:
     """Decide for every observation how a LeRobotDataset keeps it."""
     pictures, arrays, apart = [], [], {}

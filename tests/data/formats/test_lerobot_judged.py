@@ -5,6 +5,8 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from data.errors import DatasetError
@@ -154,6 +156,40 @@ def test_lerobots_edit_tool_deletes_splits_and_merges_it(lerobot, written, tmp_p
         assert each.outcome is original.outcome
         np.testing.assert_array_equal(each.source, original.source)
         np.testing.assert_array_equal(each.observations[CAMERA][:-1], original.observations[CAMERA][:-1])
+
+
+@pytest.mark.parametrize(
+    "key", ["next.reward", "intervention", "next.success", "robot_rl.source", "action.base"]
+)
+def test_a_column_that_was_changed_in_place_is_not_passed_over(lerobot, written, tmp_path, key):
+    shutil.copytree(written, tmp_path / "set")
+    (file,) = (tmp_path / "set/data").rglob("*.parquet")
+    table = pq.read_table(file)
+    place, column = table.schema.get_field_index(key), table[key]
+    values = np.array(column.to_pylist())
+    values[4] = ~values[4] if values.dtype == bool else values[4] + 1
+    pq.write_table(
+        table.set_column(place, table.schema.field(key), pa.array(values.tolist(), column.type)), file
+    )
+    with pytest.raises(DatasetError, match=rf"does not belong .* episode 0 has another {key}"):
+        list(open_source(tmp_path / "set").episodes)
+    assert len(list(open_source(tmp_path / "set", sidecar="ignore").episodes)) == 3
+
+
+def test_a_column_that_was_added_is_said_to_be_left_out(lerobot, written, tmp_path):
+    from lerobot.datasets import dataset_tools
+
+    frames = sum(map(len, originals()))
+    value = (np.arange(frames, dtype=np.float32)[:, None], {"dtype": "float32", "shape": (1,), "names": None})
+    dataset_tools.add_features(
+        opened(lerobot, written), {"critic.value": value}, output_dir=tmp_path / "more", repo_id="local/more"
+    )
+    shutil.copy(written / SIDECAR, tmp_path / "more" / SIDECAR)
+    source = open_source(tmp_path / "more")
+    assert source.notes == (
+        "Columns critic.value were added later and are not read; sidecar='ignore' reads them.",
+    )
+    assert all(map(equal, source.episodes, originals()))
 
 
 def test_a_sidecar_of_another_dataset_is_never_mixed_in(lerobot, written, tmp_path):
