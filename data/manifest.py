@@ -43,6 +43,22 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def make_folder(folder: Path, *, durable: bool = False) -> None:
+    """Make a folder and those above it where they are missing.
+
+    Args:
+        folder: Which.
+        durable: Whether to wait until the disk itself knows each that is made.
+
+    Raises:
+        OSError: One cannot be made.
+    """
+    made = [place for place in (folder, *folder.parents) if not place.exists()] if durable else []
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in reversed(made):
+        sync_folder(place.parent)
+
+
 def atomic_write_bytes(path: Path | str, content: bytes) -> None:
     """Write a file so that a reader, also after a crash, sees the old content or the new, never a mixture.
 

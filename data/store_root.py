@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import StoreError
 from data.features import Features, differences, from_array, from_json, to_json
-from data.manifest import atomic_write_bytes
+from data.manifest import atomic_write_bytes, make_folder, sync_folder
 from data.plain import plain
 from data.zarr_files import ZarrFileError, group_attributes, group_bytes
 
@@ -67,8 +67,11 @@ class StoreRoot:
             raise StoreError(f"{self._path} is a Zarr group but no episode store.")
         return root
 
-    def create(self) -> None:
+    def create(self, *, durable: bool = False) -> None:
         """Make the folder and the file where they are missing.
+
+        Args:
+            durable: Whether to wait until the disk itself has them.
 
         Raises:
             StoreError: The folder holds other files.
@@ -76,12 +79,14 @@ class StoreRoot:
         """
         if self.exists:
             return
-        self._path.mkdir(parents=True, exist_ok=True)
+        make_folder(self._path, durable=durable)
         if any(not entry.name.startswith(".") for entry in self._path.iterdir()):
             raise StoreError(
                 f"{self._path} holds other files and no episodes; choose an empty or new folder."
             )
         atomic_write_bytes(self._file, group_bytes({"format": _FORMAT, "version": 1, **self.given}))
+        if durable:
+            sync_folder(self._path)
 
     def declared(self, what: str) -> Any:  # noqa: ANN401 - JSON
         """``"features"`` or ``"action_spec"`` as JSON: the store's, else what was said, else None."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from data.episode_folder import GROUP_FILE, check_pictures, read_episode
 from data.errors import LockedStoreError, StoreError
 from data.lock import FileLock
-from data.manifest import sync_folder
+from data.manifest import make_folder, sync_folder
 from data.recording.unfinished import JOURNAL, Recording
 from data.steps import check_id
 
@@ -99,7 +99,7 @@ class Intake:
         """
         check_id(id_)
         try:
-            self._root.create()
+            self._root.create(durable=self._durable)
             if self._lock.acquire(_WAIT_S if not self.ids() else 0.0):
                 for left in self._path.glob(f"{_REMOVED}*"):  # whoever removed it died meanwhile
                     shutil.rmtree(left, ignore_errors=True)
@@ -129,7 +129,7 @@ class Intake:
                 f"An unfinished recording of episode {id_} holds {steps} steps; recover or discard it first."
             )
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        make_folder(folder, durable=self._durable)
         return folder
 
     def commit(self, recording: Recording, outcome: Outcome, *, read_back: bool = False) -> None:
@@ -164,6 +164,8 @@ class Intake:
         """
         hidden = self._path / f"{_REMOVED}{folder.name}"
         folder.rename(hidden)
+        if self._durable:
+            sync_folder(self._path)
         shutil.rmtree(hidden)
 
     def publish(self, folder: Path, id_: str) -> None:
