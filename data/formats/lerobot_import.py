@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from data.errors import DatasetError
+from data.formats.compare import truths
 from data.formats.lerobot_columns import CODES, PLANS, REWARD, SUCCEEDED, VALID
 from data.records import Episode, Outcome, SegmentKind, Source
 
@@ -175,8 +176,8 @@ def _reward(found: LeRobotEpisode) -> NDArray[np.float64]:
 
 def _valid(found: LeRobotEpisode, key: str) -> NDArray[np.bool_]:
     """Where a column means what it says, (T,); everywhere when no column beside it tells."""
-    told = _one(found, f"{VALID}{key}")
-    return np.ones(len(found), bool) if told is None else told.astype(bool)
+    told = _flag(found, f"{VALID}{key}")
+    return np.ones(len(found), bool) if told is None else told
 
 
 def _source(found: LeRobotEpisode, options: ReadLeRobot) -> NDArray[np.str_]:
@@ -185,7 +186,7 @@ def _source(found: LeRobotEpisode, options: ReadLeRobot) -> NDArray[np.str_]:
         return coded
     for key in INTERVENTION:
         if key in found.columns:
-            acted = found.columns[key].reshape(len(found), -1).astype(bool).any(axis=1)
+            acted = truths(found.columns[key], _place(found, key)).reshape(len(found), -1).any(axis=1)
             return np.where(acted, str(Source.HUMAN), str(Source.POLICY))
     return np.full(len(found), str(Source(options.source)))
 
@@ -198,11 +199,9 @@ def _segments(found: LeRobotEpisode, source: NDArray[np.str_]) -> NDArray[np.int
 
 
 def _ends(found: LeRobotEpisode) -> dict[str, NDArray[np.bool_]]:
-    done, cut = _one(found, "next.done"), _one(found, "next.truncated")
-    done = np.zeros(len(found), bool) if done is None else done.astype(bool)
-    if cut is None:
-        cut = done & (_outcome(found) is not Outcome.SUCCESS)
-    truncated = cut.astype(bool).copy()
+    done, cut = _flag(found, "next.done"), _flag(found, "next.truncated")
+    done = np.zeros(len(found), bool) if done is None else done
+    truncated = done & (_outcome(found) is not Outcome.SUCCESS) if cut is None else cut.copy()
     terminated = done & ~truncated
     truncated[-1] |= not terminated[-1]  # the recording ends here, the task did not
     return {"terminated": terminated, "truncated": truncated}
@@ -213,12 +212,12 @@ def _outcome(found: LeRobotEpisode) -> Outcome:
     if coded is not None:
         return Outcome(str(coded[-1]))
     for key in SUCCESS:
-        values = _one(found, key)
+        values = _flag(found, key)
         if values is None or not _valid(found, key).any():
             continue
-        if values.astype(bool).any():
+        if values.any():
             return Outcome.SUCCESS
-        done = _one(found, "next.done")
+        done = _flag(found, "next.done")
         judged = key == "is_success" or (done is not None and bool(done[-1]))
         return Outcome.FAILURE if judged else Outcome.UNKNOWN
     return Outcome.UNKNOWN
@@ -231,10 +230,20 @@ def _coded(found: LeRobotEpisode, key: str, kind: type[StrEnum]) -> NDArray[np.s
     texts = np.array([str(member) for member in kind])
     if not np.isin(codes, np.arange(len(texts))).all():
         raise DatasetError(
-            f"Episode {found.id} of {found.folder.path}: {key} holds {sorted(set(codes.tolist()))}; "
+            f"{_place(found, key)} holds {sorted(set(codes.tolist()))}; "
             f"0 to {len(texts) - 1} are known ({', '.join(texts)})."
         )
     return np.asarray(texts[codes.astype(np.int64)])
+
+
+def _flag(found: LeRobotEpisode, key: str) -> NDArray[np.bool_] | None:
+    """A column of one truth value per step, (T,); None where it is not there."""
+    values = _one(found, key)
+    return None if values is None else truths(values, _place(found, key))
+
+
+def _place(found: LeRobotEpisode, key: str) -> str:
+    return f"Episode {found.id} of {found.folder.path}: {key}"
 
 
 def _one(found: LeRobotEpisode, key: str) -> NDArray[Any] | None:
@@ -243,8 +252,5 @@ def _one(found: LeRobotEpisode, key: str) -> NDArray[Any] | None:
         return None
     values = found.columns[key]
     if values.size != len(found):
-        raise DatasetError(
-            f"Episode {found.id} of {found.folder.path}: {key} has shape {values.shape}; one number a "
-            "step is needed."
-        )
+        raise DatasetError(f"{_place(found, key)} has shape {values.shape}; one number a step is needed.")
     return values.reshape(len(found))

@@ -147,6 +147,14 @@ def test_codes_that_are_unknown_are_refused(dataset):
         list(open_source(dataset, cameras=False).episodes)
 
 
+@pytest.mark.parametrize("key", ["intervention", "next.done", "next.success", "next.truncated", "is_success"])
+@pytest.mark.parametrize("value", [np.nan, 0.5])
+def test_flags_other_than_0_and_1_are_refused(dataset, key, value):
+    add_columns(dataset, **{key.replace(".", "__"): ("float32", np.where(at(2), value, 0.0))})
+    with pytest.raises(DatasetError, match=rf"Episode 0 of .*: {key} holds \[{value}\]; a flag is 0 or 1"):
+        list(open_source(dataset, cameras=False).episodes)
+
+
 def test_a_dataset_without_actions_is_refused(dataset):
     info = json.loads((dataset / "meta/info.json").read_text())
     del info["features"]["action"]

@@ -269,6 +269,18 @@ def test_missing_steps_inside_a_demo_are_noticed(tmp_path):
     assert len(list(open_source(path, gaps="ignore").episodes)) == 3
 
 
+@pytest.mark.parametrize("value", [np.nan, 0.5, 2.0])
+def test_dones_other_than_0_and_1_are_refused(tmp_path, value):
+    path = foreign(tmp_path / "set.hdf5", dones=(0, 0, value))
+    with pytest.raises(DatasetError, match=rf"demo_0: dones holds \[{value}\]; a flag is 0 or 1"):
+        list(open_source(path).episodes)
+
+
+def test_unknown_rewards_are_no_failure(tmp_path):
+    path = foreign(tmp_path / "set.hdf5", rewards=(0, np.nan, 0))
+    assert next(open_source(path).episodes).outcome is Outcome.UNKNOWN
+
+
 @pytest.mark.parametrize("steps", [1, 2])
 def test_the_shortest_episodes_read_back_equal(tmp_path, steps):
     given = [episode("b", steps), streaming_episode("a", steps)]
