@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data.errors import DamagedEpisodeError, StoreError
+from data.errors import DamagedEpisodeError, LengthError, StoreError
 from data.images import PictureCodec, PictureError
 from data.layout import episode_from
 from data.manifest import sha256_bytes
+from data.memory import available_memory
 from data.picture_files import ROW, Pictures, read_index
 from data.picture_video import decode_av1
 from data.zarr_files import ArrayMeta, ZarrFileError, group_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -80,9 +80,12 @@ def read_episode(folder: Path, *, pictures: bool = True) -> Episode:
             arrays |= {path: _unpacked(folder, path, facts) for path in known}
         else:
             arrays = {path: rows for path, rows in arrays.items() if f"{_parent(path)}/values" not in known}
-        return episode_from(facts, arrays)
+        episode = episode_from(facts, arrays)
+        if facts["steps"] != len(episode):
+            raise LengthError(f"it says {facts['steps']} steps, its arrays hold {len(episode)}")
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise _damaged(folder, f"its parts do not fit together ({error})") from error
+    return episode
 
 
 def open_pictures(folder: Path, path: str) -> Pictures:
@@ -172,16 +175,6 @@ def _refuse_too_large(folder: Path, pictures: Mapping[str, Any]) -> None:
             f"{free / 1e9:.1f} GB of memory are free. Read it with pictures=False, and its pictures one "
             "by one with EpisodeStore.pictures."
         )
-
-
-def available_memory() -> int:
-    """Bytes that can be had without swapping: what the kernel keeps of files counts, unlike in free pages."""
-    try:
-        with Path("/proc/meminfo").open() as file:
-            found = next(line.split()[1] for line in file if line.startswith("MemAvailable:"))
-        return int(found) * 1024
-    except (OSError, StopIteration, ValueError, IndexError):
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def picture_file(path: str, codec: PictureCodec) -> str:

@@ -93,13 +93,24 @@ def check_writable(path: Path, name: str) -> None:
     if path.exists() and not path.is_file():
         raise ValueError(f"{name} is {path}, which is a {_kind(path)}: give a file")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        writable_folder(path.parent)
+    except ValueError as error:
+        raise ValueError(f"{name} is {path}, but {error}: give a file elsewhere") from error
+
+
+def writable_folder(folder: Path) -> Path:
+    """Make a folder, before the work whose results go there.
+
+    Raises:
+        ValueError: It cannot be made, or not be written; says which folder and why.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(
-            f"{name} is {path}, whose folder is not made ({error.strerror}): give a file elsewhere"
-        ) from error
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"{name} is {path}, whose folder cannot be written: give another file")
+        raise ValueError(f"{folder} cannot be made ({error.strerror})") from error
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{folder} cannot be written")
+    return folder
 
 
 def _kind(path: Path) -> str:

@@ -61,6 +61,14 @@ def test_absurd_shapes_are_refused_before_memory_is_taken(store, shape, chunk):
         store.read("bad")
 
 
+def test_a_number_of_steps_that_the_arrays_do_not_have_is_refused(store):
+    rewrite(store, change=lambda facts: facts.update(steps=14))
+    for pictures in (True, False):
+        with pytest.raises(DamagedEpisodeError, match=r"Episode bad .*says 14 steps, its arrays hold 13"):
+            store.read("bad", pictures=pictures)
+    assert list(store.damages()) == ["bad"]
+
+
 def test_a_packed_array_that_would_unpack_to_more_than_it_says_is_refused(tmp_path):
     store = EpisodeStore(tmp_path / "s")
     builder = EpisodeBuilder(id="bad", task="t")

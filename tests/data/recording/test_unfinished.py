@@ -113,7 +113,7 @@ def test_a_recording_stays_when_the_episode_made_of_it_cannot_be_read(store):
     record(store, "d", 70).close()
     journal = store.path / ".recording/d/journal.jsonl"
     without_checksums(journal, lambda text: text.replace('"steps": 60', '"steps": 61'))
-    with pytest.raises(StoreError, match=r"Recording d stays as it was: .*says 61 steps, its files hold 60"):
+    with pytest.raises(StoreError, match=r"Recording d stays as it was: .*says 61 steps, its arrays hold 60"):
         store.recover("d")
     assert "d" not in store
     assert store.partials() == [Partial("d", 61, active=False)]
