@@ -48,9 +48,8 @@ def transitions(recordings: Sequence[Recording], reach: Reach) -> Intake:
         reach: What a transition is.
     """
     lengths = np.array([len(one) for one in recordings])
-    total = int(lengths.sum())
-    final = np.zeros(total, bool)
-    final[np.cumsum(lengths) - 1] = True
+    final = np.zeros(int(lengths.sum()), bool)
+    final[lengths.cumsum() - 1] = True
     continuous = _joined([one.continuous for one in recordings], lengths, True)
     actor = _joined([one.actor for one in recordings], lengths, 0)
     starts = _joined([one.starts for one in recordings], lengths, True)
@@ -60,15 +59,14 @@ def transitions(recordings: Sequence[Recording], reach: Reach) -> Intake:
     alone = final | ~continuous
     alone[:-1] |= actor[1:] != actor[:-1]
     actor_length = np.minimum(run_lengths(alone), reach.actions)
-    use = np.flatnonzero(starts & (found.steps > 0))
+    use = (starts & (found.steps > 0)).nonzero()[0]
     # Each episode has one row more than it has steps.
-    episode = np.repeat(np.arange(len(lengths)), lengths)[use]
-    row = use + episode
-    steps = found.steps[use]
+    episode = np.arange(len(lengths)).repeat(lengths).take(use)
+    row, steps = use + episode, found.steps.take(use)
     return Intake(
-        whole=np.stack([row, row + steps, np.minimum(steps, reach.actions), actor_length[use], steps]),
-        real=np.stack([found.reward[use], found.discount[use]]).astype(np.float32),
-        flags=np.stack([found.terminated[use], found.truncated[use]]),
+        whole=_table([row, row + steps, np.minimum(steps, reach.actions), actor_length.take(use), steps]),
+        real=_table([found.reward.take(use), found.discount.take(use)]).astype(np.float32),
+        flags=_table([found.terminated.take(use), found.truncated.take(use)]),
         transitions=np.bincount(episode, minlength=len(lengths)),
     )
 
@@ -97,9 +95,16 @@ def groups(recordings: Sequence[Recording], capacity: int) -> Iterator[list[Reco
         yield group
 
 
+def _table(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """As `numpy.stack`, which takes longer than all else here when an episode is short."""
+    made = np.empty((len(rows), len(rows[0])), rows[0].dtype)
+    for i, row in enumerate(rows):
+        made[i] = row
+    return made
+
+
 def _joined(parts: Sequence[NDArray[Any] | None], lengths: NDArray[np.int64], default: Any) -> NDArray[Any]:  # noqa: ANN401 - a flag or a number
-    given = [part for part in parts if part is not None]
-    if not given:
+    if all(part is None for part in parts):
         return np.full(int(lengths.sum()), default)
     filled = [
         np.full(length, default) if part is None else part

@@ -92,8 +92,8 @@ class Recording:
                 f"The labels are of episode {labels.episode_id} with {len(labels)} steps, not of "
                 f"{episode.id} with {len(episode)}; label each episode anew."
             )
-        missing = sorted(set(keys or ()) - episode.observations.keys())
-        unknown = sorted(set(columns) - labels.columns().keys())
+        missing = [key for key in keys or () if key not in episode.observations]
+        unknown = sorted(set(columns) - labels.columns().keys()) if columns else []
         if missing or unknown:
             raise KeyError(
                 f"Episode {episode.id} lacks observations {missing} and label columns {unknown}; it has "
