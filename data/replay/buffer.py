@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from data.replay.checks import check_all
 from data.replay.gather import gather
 from data.replay.intake import Form, groups, transitions
@@ -19,6 +17,7 @@ from data.replay.ledger import EpisodeTable, Ledger
 from data.replay.reach import Reach
 from data.replay.recording import Draw, Recording
 from data.replay.rows import Rows
+from data.replay.state import restore, state_of
 from data.replay.storage import uniform
 from data.replay.transitions import Transitions
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from data.labels import Labels
@@ -129,7 +129,28 @@ class ReplayBuffer:
             ValueError: The episode is longer than the replay, has other shapes than those before it, or a
                 value is not finite.
         """
-        return self.extend([Recording.of(episode, labels, version=version, **self._taken)])
+        return self.add_all([episode], None if labels is None else [labels], version=version)
+
+    def add_all(
+        self,
+        episodes: Iterable[Episode],
+        labels: Iterable[Labels] | None = None,
+        *,
+        version: int | None = None,
+    ) -> int:
+        """Add several episodes, such as those of a wave, in less time than one by one.
+
+        Args:
+            episodes: The facts.
+            labels: What the method makes of each; everything is replayed when None.
+            version: As for `add`; so are the result and the errors. Nothing is held when one is refused.
+        """
+        given = list(episodes)
+        made = [None] * len(given) if labels is None else list(labels)
+        return self.extend(
+            Recording.of(episode, of_it, version=version, **self._taken)
+            for episode, of_it in zip(given, made, strict=True)
+        )
 
     def extend(self, recordings: Iterable[Recording]) -> int:
         """Add episodes that are arrays already, many at once in less time than one by one.
@@ -199,14 +220,7 @@ class ReplayBuffer:
 
         Of a replay in a folder the rows stay in its files, which are flushed; the state names them.
         """
-        used = min(self._ledger.rows, self.capacity)
-        arrays: dict[str, NDArray[Any]] = {**self._transitions.arrays(used), **self._rows.arrays(used)}
-        facts = {
-            "settings": self._settings(),
-            "forms": {name: [list(shape), dtype.str] for name, (shape, dtype) in self._rows.forms.items()},
-            "ledger": self._ledger.state(),
-        }
-        return {"facts": facts, "arrays": {name: array.copy() for name, array in arrays.items()}}
+        return state_of((self._rows, self._transitions, self._ledger), self._settings())
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go back to what `state` gave, on a replay made with the same settings.
@@ -216,16 +230,7 @@ class ReplayBuffer:
                 since.
             FileNotFoundError: A file of the folder is missing.
         """
-        facts, arrays = state["facts"], state["arrays"]
-        if facts["settings"] != self._settings():
-            raise ValueError(
-                f"The state is of a replay with {facts['settings']}, this one has {self._settings()}; "
-                "make it with the same settings."
-            )
-        forms = {name: (tuple(shape), np.dtype(kind)) for name, (shape, kind) in facts["forms"].items()}
-        self._ledger.load_state(facts["ledger"])
-        self._rows.load(forms, arrays, self._ledger.held)
-        self._transitions.load(arrays)
+        restore((self._rows, self._transitions, self._ledger), self._settings(), state)
 
     def _settings(self) -> dict[str, Any]:
         return {"capacity": self.capacity, **asdict(self.reach), **self._taken}
