@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from data.errors import DatasetError
-from data.features import differences, from_array, from_json, to_json
+from data.features import from_array, to_json
+from data.formats.compare import refuse_misfit
 from data.formats.extras import require
 from data.formats.lerobot_columns import Columns, choose, lerobot_features, rows
 from data.formats.sidecar import SidecarWriter
@@ -71,7 +72,7 @@ def write_lerobot(
     for key in first.observations:
         check_key(key)  # LeRobot makes folders of these names
     known = {k: features[k] if k in features else from_array(v[0]) for k, v in first.observations.items()}
-    writer = _Writer(known, _fps(first, action_spec, options), options)
+    writer = _Writer(known, first.action.shape[1], _fps(first, action_spec, options), options)
     with new_target(path) as part:
         dataset = writer.create(part, first, action_spec)
         header = {**writer.header, "action_spec": None if action_spec is None else dict(action_spec)}
@@ -89,8 +90,9 @@ def write_lerobot(
 class _Writer:
     """What is the same for every episode, and what was noticed."""
 
-    def __init__(self, features: Mapping[str, Feature], fps: int, options: WriteLeRobot) -> None:
+    def __init__(self, features: Mapping[str, Feature], width: int, fps: int, options: WriteLeRobot) -> None:
         self.features = features
+        self._width = width
         self.fps = fps
         self.columns: Columns = choose(features)
         self._video = options.images == "video"
@@ -148,7 +150,7 @@ class _Writer:
 
     def add(self, dataset: Any, sidecar: SidecarWriter, number: int, episode: Episode) -> None:  # noqa: ANN401 - LeRobot has no types
         """Write one episode."""
-        self._refuse_misfit(episode)
+        refuse_misfit(episode, self.features, self._width)
         table = rows(episode, self.columns)
         for t in range(len(episode)):
             frame: dict[str, Any] = {key: values[t] for key, values in table.items()}
@@ -166,14 +168,6 @@ class _Writer:
         for key in (*self.columns.pictures, *self.columns.arrays):
             arrays[f"observations/{key}"] = episode.observations[key][len(episode) :]
         return arrays
-
-    def _refuse_misfit(self, episode: Episode) -> None:
-        found = {key: from_array(values[0]) for key, values in episode.observations.items()}
-        bare = from_json({k: {"shape": f.shape, "dtype": f.dtype} for k, f in self.features.items()})
-        lines = differences(bare, found, expected_by="the dataset", found_in="the episode")
-        lines += [f"{key!r} is new." for key in found.keys() - bare.keys()]
-        if lines:
-            raise DatasetError(f"Episode {episode.id} does not fit the first one: " + " ".join(lines))
 
 
 def _quiet(stack: contextlib.ExitStack) -> None:

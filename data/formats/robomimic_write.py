@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from data.errors import DatasetError
-from data.features import to_json
+from data.features import from_array, to_json
+from data.formats.compare import refuse_misfit
 from data.formats.hdf5_file import h5py_module
 from data.formats.robomimic_names import file_name
 from data.formats.target import new_target
@@ -94,6 +95,7 @@ class _Writer:
         self._ids: list[str] = []
         self._splits: dict[str, list[str]] = {}
         self._env_args = options.env_args
+        self._form: tuple[Features, int] | None = None
         self._total = 0
         self._not_finite: Counter[str] = Counter()
 
@@ -110,11 +112,16 @@ class _Writer:
         """Append an episode as the next demo.
 
         Raises:
-            DatasetError: Its id was there before, two of its keys share a name, or it is of another
-                environment.
+            DatasetError: Its id was there before, two of its keys share a name, it is of another
+                environment, or has other observations or actions than the first one.
         """
         if episode.id in self._ids:
             raise DatasetError(f"Episode {episode.id} comes twice; ids must differ within a file.")
+        self._form = self._form or (
+            {key: from_array(rows[0]) for key, rows in episode.observations.items()},
+            episode.action.shape[1],
+        )
+        refuse_misfit(episode, *self._form)
         self._ids.append(episode.id)
         demo = self._data.create_group(f"demo_{len(self._ids) - 1}")
         demo.attrs["num_samples"] = len(episode)

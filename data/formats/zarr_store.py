@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from data.config import from_dict
-from data.errors import DamagedEpisodeError
+from data.errors import DamagedEpisodeError, DatasetError
 from data.features import from_array
 from data.formats.registry import Format, NoOptions, Source
 from data.formats.target import new_target
@@ -71,12 +71,18 @@ class ZarrStore(Format):
         path: Path,
         **options: Any,  # noqa: ANN401 - as in Format
     ) -> tuple[str, ...]:
-        """Write a new store, which keeps everything; see `Format.write`."""
+        """Write a new store, which keeps everything; see `Format.write`.
+
+        Raises:
+            DatasetError: There was no episode.
+        """
         from_dict(NoOptions, options)
         with new_target(path) as part:
             store = EpisodeStore(part, features=features or None, action_spec=action_spec)
             for episode in episodes:
                 store.write(episode)
+            if not len(store):
+                raise DatasetError(f"There are no episodes to write to {path}; nothing was written.")
         return ()
 
 

@@ -234,6 +234,9 @@ def test_what_lerobot_cannot_hold_is_refused_or_kept_apart(lerobot, written, tmp
     wide = replace(episode("wide"), observations={"observation.state": np.zeros((14, 6), np.float32)})
     with pytest.raises(DatasetError, match=r"Episode wide does not fit the first one: .*'observation.state'"):
         load("lerobot").write([episode("one"), wide], {}, SPEC, tmp_path / "set")
+    two = {name: np.ones((13, 2)) for name in ("action", "action_base", "action_policy", "action_intended")}
+    with pytest.raises(DatasetError, match=r"Episode two does not fit .*actions have 2 numbers, not 3"):
+        load("lerobot").write([episode("one"), replace(episode("two"), **two)], {}, SPEC, tmp_path / "set")
     with pytest.raises(DatasetError, match=f"{CAMERA} has 6 x 8 pixels; encoders"):
         load("lerobot").write([episode("one")], {}, SPEC, tmp_path / "set", images="video")
     assert list(tmp_path.iterdir()) == []

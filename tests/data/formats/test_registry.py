@@ -60,6 +60,13 @@ def test_a_store_written_through_the_format_is_equal(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["new"]
 
 
+@pytest.mark.parametrize("name", ["zarr", "robomimic", "lerobot"])
+def test_nothing_is_written_where_there_is_no_episode(tmp_path, name):
+    with pytest.raises(DatasetError, match="no episode"):
+        load(name).write([], {}, None, tmp_path / "none")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_damaged_episode_stops_reading_unless_it_may_be_left_out(store):
     next((store / "one/observations").glob("*/c.0*")).unlink()
     with pytest.raises(DamagedEpisodeError, match="Episode one"):

@@ -269,6 +269,35 @@ def test_missing_steps_inside_a_demo_are_noticed(tmp_path):
     assert len(list(open_source(path, gaps="ignore").episodes)) == 3
 
 
+def misfits():
+    first = episode("first", 4)
+    rows = first.observations
+    actions = {
+        name: np.ones((4, 2)) for name in ("action", "action_base", "action_policy", "action_intended")
+    }
+    yield (
+        "'observation.state' is needed",
+        {"observations": {"observation.wrench": rows["observation.wrench"]}},
+    )
+    yield (
+        "'observation.more' is new",
+        {"observations": {**rows, "observation.more": rows["observation.state"]}},
+    )
+    yield "dtype is float64", {"observations": {**rows, "observation.state": np.ones((5, 5))}}
+    yield "shape is", {"observations": {**rows, "observation.state": rows["observation.state"][:, :4]}}
+    yield "actions have 2 numbers, not 3", {"chunks": (), "chunk_id": [-1] * 4, **actions}
+
+
+@pytest.mark.parametrize(("words", "change"), list(misfits()))
+def test_episodes_of_different_forms_are_not_written_into_one_file(tmp_path, words, change):
+    given = [episode("first", 4), replace(episode("other", 4), **change)]
+    with pytest.raises(
+        DatasetError, match=f"Episode other does not fit the first one: .*{words}.*split --ids"
+    ):
+        load("robomimic").write(given, {}, None, tmp_path / "set.hdf5")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("value", [np.nan, 0.5, 2.0])
 def test_dones_other_than_0_and_1_are_refused(tmp_path, value):
     path = foreign(tmp_path / "set.hdf5", dones=(0, 0, value))
