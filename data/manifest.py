@@ -80,6 +80,31 @@ def atomic_write_bytes(path: Path | str, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_new_bytes(path: Path | str, content: bytes) -> bool:
+    """Write a file that is not there yet, whole or not at all; says whether nobody else was first.
+
+    Raises:
+        OSError: The folder does not exist or cannot be written, or the disk is full.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError:
+        if not temporary.exists() or path.exists():
+            raise
+        temporary.replace(path)  # a file system without links
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
 def check_writable(path: Path, name: str) -> None:
     """Refuse, before the work whose result goes there, a place where no file can be written.
 

@@ -18,7 +18,7 @@ from data.features import Features, from_json
 from data.folder_writer import FolderWriter
 from data.images import PictureCodec, is_picture
 from data.layout import episode_arrays, episode_facts
-from data.recording.intake import Intake, Partial, unwritable
+from data.recording.intake import Intake, Partial, target, unremovable, unwritable
 from data.recording.recorder import Recorder
 from data.recording.unfinished import Recording
 from data.steps import Outcome
@@ -87,17 +87,18 @@ class EpisodeStore(StoreReader):
             self._root.refuse_misfit(episode)
             folder = self._intake.new(episode.id)
             try:
-                writer = FolderWriter(folder / "episode", durable=self.durable)
+                writer = FolderWriter(target(folder), durable=self.durable)
                 for path, rows in arrays.items():
                     if len(rows) and is_picture(rows[0]):
                         writer.encode(path, rows, self.picture_codec)
                     else:
                         writer.array(path, [rows], len(rows))
                 writer.finish({**episode_facts(episode), **self._root.context(), "steps": len(episode)})
-                self._intake.publish(folder, episode.id)
+                self._intake.publish(folder)
             except OSError as error:
-                shutil.rmtree(folder, ignore_errors=True)
                 raise unwritable(episode.id, error) from error
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def recorder(self, *, flush_every: int = 20, **facts: Any) -> Recorder:  # noqa: ANN401 - EpisodeBuilder's
         """Record an episode while it happens.
@@ -116,13 +117,12 @@ class EpisodeStore(StoreReader):
         builder = EpisodeBuilder(**facts)
         lock = self._intake.writing(builder.id)
         try:
-            folder = self._intake.new(builder.id)
             return Recorder(
                 builder,
-                folder,
+                self._intake.begin(builder.id),
                 flush_every,
                 self._intake.commit,
-                lock.release,
+                lambda: self._intake.end(builder.id),
                 pictures=self.picture_codec,
                 durable=self.durable,
                 features=from_json(self._root.declared("features") or {}),
@@ -165,9 +165,14 @@ class EpisodeStore(StoreReader):
         Raises:
             KeyError: There is no such recording.
             LockedStoreError: It is still being recorded.
+            StoreError: It cannot be removed.
         """
         with self._intake.writing(id_):
-            shutil.rmtree(self._intake.folder(id_))
+            folder = self._intake.folder(id_)
+            try:
+                shutil.rmtree(folder)
+            except OSError as error:
+                raise unremovable(id_, error) from error
 
     def remove(self, id_: str) -> None:
         """Remove a whole episode; it is gone at once, also if the process dies here.
@@ -175,6 +180,11 @@ class EpisodeStore(StoreReader):
         Raises:
             KeyError: There is no such episode.
             LockedStoreError: Another process is writing to the store.
+            StoreError: It cannot be removed.
         """
         with self._intake.writing(id_):
-            self._intake.remove(self._folder(id_))
+            folder = self._folder(id_)
+            try:
+                self._intake.remove(folder)
+            except OSError as error:
+                raise unremovable(id_, error) from error

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
+from data.episode_folder import digest_of
 from data.errors import StoreError
 from data.features import Features, differences, from_array, from_json, to_json
-from data.manifest import atomic_write_bytes, make_folder, sync_folder
+from data.manifest import make_folder, sync_folder, write_new_bytes
 from data.plain import plain
 from data.zarr_files import ZarrFileError, group_attributes, group_bytes
 
@@ -17,6 +19,15 @@ if TYPE_CHECKING:
     from data.records import Episode
 
 _FORMAT = "robot-rl episodes"
+
+
+def is_store(folder: Path) -> bool:
+    """Whether the ``zarr.json`` of a folder says that it is an episode store."""
+    try:
+        attributes = json.loads((folder / "zarr.json").read_bytes())["attributes"]
+        return bool(attributes["format"] == _FORMAT)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 class StoreRoot:
@@ -53,7 +64,7 @@ class StoreRoot:
         """Attributes of the store.
 
         Raises:
-            StoreError: There is no store here.
+            StoreError: There is no store here, or its file was changed.
         """
         try:
             root = group_attributes(self._file.read_bytes())
@@ -65,6 +76,11 @@ class StoreRoot:
             raise StoreError(f"{self._path} is no episode store: {error}.") from error
         if root.get("format") != _FORMAT:
             raise StoreError(f"{self._path} is a Zarr group but no episode store.")
+        if "sha256" in root and root.pop("sha256") != digest_of(root):  # earlier releases wrote none
+            raise StoreError(
+                f"{self._file} was changed after it was written: what the store says of its features and "
+                "actions cannot be trusted. Restore it from a copy; the episodes beside it are not affected."
+            )
         return root
 
     def create(self, *, durable: bool = False) -> None:
@@ -80,11 +96,15 @@ class StoreRoot:
         if self.exists:
             return
         make_folder(self._path, durable=durable)
-        if any(not entry.name.startswith(".") for entry in self._path.iterdir()):
+        others = any(not entry.name.startswith(".") for entry in self._path.iterdir())
+        if others and not self.exists:  # it may have come at this moment
             raise StoreError(
                 f"{self._path} holds other files and no episodes; choose an empty or new folder."
             )
-        atomic_write_bytes(self._file, group_bytes({"format": _FORMAT, "version": 1, **self.given}))
+        attributes = {"format": _FORMAT, "version": 1, **self.given}
+        content = group_bytes({**attributes, "sha256": digest_of(attributes)})
+        if not write_new_bytes(self._file, content):  # another program was first: what it declares counts
+            self._compare(self.read())
         if durable:
             sync_folder(self._path)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from data.store_root import is_store
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -26,10 +28,12 @@ def new_target(path: Path | str) -> Iterator[Path]:
 
     Raises:
         FileExistsError: There is something at the path, also when it came while writing.
+        ValueError: It lies inside an episode store, where everything counts as an episode.
         OSError: The folder cannot be written.
     """
     path = Path(path)
     _refuse_existing(path)
+    refuse_inside_store(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
@@ -41,6 +45,17 @@ def new_target(path: Path | str) -> Iterator[Path]:
             shutil.rmtree(part, ignore_errors=True)
         else:
             part.unlink(missing_ok=True)
+
+
+def refuse_inside_store(path: Path) -> None:
+    """Refuse a place for something new inside an episode store, whose folders all count as episodes.
+
+    Raises:
+        ValueError: It is one; names the store.
+    """
+    for folder in path.resolve().parents:
+        if is_store(folder):
+            raise ValueError(f"{path} lies inside the episode store {folder}: choose a place beside it.")
 
 
 def _refuse_existing(path: Path) -> None:

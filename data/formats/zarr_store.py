@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,6 +12,7 @@ from data.features import from_array
 from data.formats.registry import Format, NoOptions, Source
 from data.formats.target import new_target
 from data.store import EpisodeStore
+from data.store_root import is_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -46,11 +46,7 @@ class ZarrStore(Format):
 
     def matches(self, path: Path) -> bool:
         """Whether the folder's group says that it is a store."""
-        try:
-            attributes = json.loads((path / "zarr.json").read_bytes())["attributes"]
-            return bool(attributes["format"] == "robot-rl episodes")
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
+        return is_store(path)
 
     def read(self, path: Path, **options: Any) -> Source:  # noqa: ANN401 - as in Format
         """Open a store; see `ReadZarr` for the options.

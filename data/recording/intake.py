@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -64,6 +65,7 @@ class Intake:
         self._finished = finished
         self._durable = durable
         self._lock = FileLock(path / GROUP_FILE)
+        self._recorded: set[str] = set()
 
     def ids(self) -> list[str]:
         """Names of all recordings, sorted, also of those whose writer died after the commit."""
@@ -84,7 +86,10 @@ class Intake:
 
         Raises:
             KeyError: There is none.
+            LockedStoreError: This very program is recording it.
         """
+        if id_ in self._recorded:
+            raise _still_recorded(id_)
         folder = self._folder / id_
         if not folder.is_dir() or self._finished(id_):
             raise KeyError(f"No unfinished recording {id_!r} in {self._path}; there are {self.ids()}.")
@@ -116,12 +121,19 @@ class Intake:
 
         Raises:
             StoreError: There is such an episode, or an unfinished recording of it.
+            LockedStoreError: This very program is recording it.
         """
+        if id_ in self._recorded:
+            raise _still_recorded(id_)
         for left in self.ids():
             if self._finished(left):  # its writer died after the commit
                 shutil.rmtree(self._folder / left)
         if self._finished(id_):
             raise StoreError(f"Episode {id_} exists already in {self._path}; choose another id or remove it.")
+        if os.path.lexists(self._path / id_):
+            raise StoreError(
+                f"Episode {id_} cannot be put into {self._path}, which holds a file of that name."
+            )
         folder = self._folder / id_
         steps = Recording.read(folder).steps
         if steps:
@@ -132,6 +144,17 @@ class Intake:
         make_folder(folder, durable=self._durable)
         return folder
 
+    def begin(self, id_: str) -> Path:
+        """Make the folder of a recording that lasts; `end` it. Raises what `new` does."""
+        folder = self.new(id_)
+        self._recorded.add(id_)
+        return folder
+
+    def end(self, id_: str) -> None:
+        """Say that nothing more of a recording is going to be written, and unlock the store."""
+        self._recorded.discard(id_)
+        self._lock.release()
+
     def commit(self, recording: Recording, outcome: Outcome, *, read_back: bool = False) -> None:
         """Make an episode of a recording.
 
@@ -139,20 +162,20 @@ class Intake:
             StoreError: It cannot be written, or not be read; the recording stays.
         """
         id_ = str(recording.facts["id"])
-        target = recording.folder / "episode"
-        shutil.rmtree(target, ignore_errors=True)
+        folder = target(recording.folder)
+        shutil.rmtree(folder, ignore_errors=True)
         try:
             facts = {**recording.facts, "outcome": outcome, **self._root.context()}
             try:
-                recording.write_episode(target, facts, durable=self._durable)
+                recording.write_episode(folder, facts, durable=self._durable)
                 if read_back:
-                    _read_back(target)
+                    _read_back(folder)
             except (StoreError, ValueError, LookupError) as error:
-                shutil.rmtree(target, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
                 raise StoreError(
                     f"Recording {id_} stays as it was: the episode made of it cannot be read. {error}"
                 ) from error
-            self.publish(recording.folder, id_)
+            self.publish(recording.folder)
         except OSError as error:
             raise unwritable(id_, error) from error
 
@@ -168,18 +191,29 @@ class Intake:
             sync_folder(self._path)
         shutil.rmtree(hidden)
 
-    def publish(self, folder: Path, id_: str) -> None:
+    def publish(self, folder: Path) -> None:
         """Put the whole episode of a recording's folder among the others, and remove what is left of it.
 
         Raises:
             OSError: The folders cannot be written.
         """
-        (folder / "episode").rename(self._path / id_)
+        target(folder).rename(self._path / folder.name)
         if self._durable:
             sync_folder(self._path)
         shutil.rmtree(folder)
         if not any(self._folder.iterdir()):
             self._folder.rmdir()
+
+
+def target(folder: Path) -> Path:
+    """Where in the folder of a recording its episode is made, under the name that it keeps."""
+    return folder / "episode" / folder.name
+
+
+def _still_recorded(id_: str) -> LockedStoreError:
+    return LockedStoreError(
+        f"Episode {id_} is being recorded by this program; finish, discard or close that first."
+    )
 
 
 def _partial(folder: Path, *, active: bool) -> Partial:
@@ -204,3 +238,8 @@ def unwritable(id_: str, error: OSError) -> StoreError:
         f"Episode {id_} cannot be written: {error.strerror or error}{where}. "
         "Make room or choose a folder that can be written; no other episode was touched."
     )
+
+
+def unremovable(id_: str, error: OSError) -> StoreError:
+    """What to say when an episode or recording cannot be removed."""
+    return StoreError(f"Episode {id_} cannot be removed: {error.strerror or error} ({error.filename}).")

@@ -76,6 +76,7 @@ class RecordingProcess:
         os.set_blocking(self._replies.fileno(), False)
         self._unread = b""
         self._failure: Exception | None = None
+        self._latest: QueuedRecorder | None = None
         self._open = True
         try:
             self.request("open", store.settings())
@@ -104,13 +105,23 @@ class RecordingProcess:
         """Begin an episode; arguments as for `EpisodeStore.recorder`. Waits until the store is locked.
 
         Raises:
-            StoreError: There is such an episode or recording, or it cannot be written.
+            StoreError: The episode before is not finished, there is such an episode or recording, or it
+                cannot be written.
             LockedStoreError: Another process is writing to the store.
         """
         facts = {**facts, "metadata": plain(dict(metadata or {})), "flush_every": flush_every}
+        self._look()
+        if self._latest is not None and self._latest.open and self._failure is None:
+            raise StoreError(
+                f"Episode {self._latest.id} is still being recorded, and a RecordingProcess records one at a "
+                "time: finish, discard or close it first, or start another process with a store of its own."
+            )
+        if self._latest is not None:
+            self._latest.abandon()  # the writer gave it up when it failed
         self._failure = None
         self.request("begin", {**facts, "stream_features": to_json(stream_features or {})})
-        return QueuedRecorder(self, check_id(facts["id"]), facts["metadata"])
+        self._latest = QueuedRecorder(self, check_id(facts["id"]), facts["metadata"])
+        return self._latest
 
     def offer(
         self,

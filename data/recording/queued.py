@@ -66,6 +66,15 @@ class QueuedRecorder:
         """Number of steps so far, lost ones left out."""
         return self._steps
 
+    @property
+    def open(self) -> bool:
+        """Whether it takes more."""
+        return self._open
+
+    def abandon(self) -> None:
+        """Take nothing more, and tell the writer nothing."""
+        self._open = False
+
     def start(self, observation: Mapping[str, ArrayLike]) -> None:
         """Take the observation of the reset; see `EpisodeBuilder.start`. Waits for room."""
         self._needs_open()

@@ -8,6 +8,7 @@ what a dead process left, makes these files the final arrays.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -82,6 +83,7 @@ class Recorder:
         self._declared = Declared(builder.id, features or {})
         self._repeats = Repeats(self._files)
         self._open = True
+        self._owner = os.getpid()
         self._flushed = self._samples = self._others = 0
         self._files.journal(plain({**builder.facts, "stream_features": to_json(builder.stream_features)}))
 
@@ -128,8 +130,19 @@ class Recorder:
             self.flush()
 
     def add_chunk(self, chunk: Chunk) -> None:
-        """Add a plan; it is on disk after the next flush."""
+        """Add a plan; it is on disk after the next flush.
+
+        Raises:
+            StoreError: The recorder is closed.
+            ValueError: There is a plan of this id, or those before had other shapes; it is not kept then.
+        """
         self._needs_open()
+        try:
+            for value in (chunk.actions, chunk.noise, chunk.candidates):
+                if value is not None:
+                    self._files.refuse_type(value)
+        except ValueError as error:
+            raise ValueError(f"Episode {self.id}, step {len(self)}: plan {chunk.id} {error}.") from error
         self._builder.add_chunk(chunk)
         self._others += 1
 
@@ -170,12 +183,14 @@ class Recorder:
         self._needs_open()
         if len(self._builder) == self._flushed and not self._samples and not self._others:
             return
-        piece = self._builder.take()
         facts = {"steps": len(self._builder), "metadata": plain(self.metadata | self._repeats.facts())}
         try:
-            self._files.flush(piece, facts)
+            self._files.flush(self._builder.take(), facts)
         except OSError as error:
             raise self._unwritable(error) from error
+        except BaseException:  # such as Ctrl-C: what was taken out is lost, and nothing may follow it
+            self.close()
+            raise
         self._flushed = len(self._builder)
         self._samples = self._others = 0
 
@@ -186,13 +201,14 @@ class Recorder:
             Its id.
 
         Raises:
-            ValueError: No step was taken.
+            ValueError: No step was taken, or steps name plans that were not added; the recorder stays open.
             StoreError: It cannot be written, or a sensor that the store declares never came; the recording
                 stays and can be recovered.
         """
         self._needs_open()
         if not len(self._builder):
             raise ValueError(f"Episode {self.id} has no steps; nothing was recorded.")
+        self._builder.check_plans()
         outcome = Outcome(outcome)
         self.flush()
         self._declared.refuse_missing()
@@ -256,6 +272,10 @@ class Recorder:
             raise self._unwritable(error) from error
 
     def _needs_open(self) -> None:
+        if os.getpid() != self._owner:
+            raise StoreError(
+                f"Episode {self.id} is recorded by another process, of which this one is a fork."
+            )
         if not self._open:
             raise StoreError(f"The recorder of episode {self.id} is closed; start another one.")
 

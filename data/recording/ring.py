@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 import struct
+import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _PLACE = struct.Struct("<QQ")
 _READ_TO = struct.Struct("<Q")
 _PIPE_BYTES = 1 << 18
+_SENDERS: weakref.WeakSet[RingSender] = weakref.WeakSet()
 
 
 class RingSender:
@@ -47,6 +49,8 @@ class RingSender:
         self.child_handles = (memory, places_out, positions_in)
         self._sent = self._read_to = 0
         self._gone = False
+        self._open = True
+        _SENDERS.add(self)
 
     @property
     def waiting(self) -> int:
@@ -65,9 +69,11 @@ class RingSender:
             Whether there was room for it; nothing of it is kept otherwise.
 
         Raises:
-            BrokenPipeError: The receiver is gone.
+            BrokenPipeError: The receiver is gone, or this is a fork of the sender.
             ValueError: It is larger than the ring.
         """
+        if not self._open:
+            raise BrokenPipeError("This end of the ring is closed.")
         length = sum(len(part) for part in parts)
         if length > self.size:
             raise ValueError(f"A message of {length} bytes can never fit a queue of {self.size} bytes.")
@@ -96,12 +102,16 @@ class RingSender:
             os.close(handle)
 
     def close(self) -> None:
-        """Tell the receiver that nothing follows."""
-        os.close(self._places)
-        os.close(self._positions)
-        self._memory.close()
+        """Tell the receiver that nothing follows; does nothing the second time."""
+        if self._open:
+            self._open = False
+            os.close(self._places)
+            os.close(self._positions)
+            self._memory.close()
 
     def _look(self) -> None:
+        if not self._open:
+            return
         try:
             content = os.read(self._positions, _PIPE_BYTES)
         except BlockingIOError:
@@ -109,6 +119,14 @@ class RingSender:
         self._gone = not content
         if content:
             (self._read_to,) = _READ_TO.unpack(content[-_READ_TO.size :])
+
+
+def _close_all() -> None:
+    for sender in _SENDERS:
+        sender.close()
+
+
+os.register_at_fork(after_in_child=_close_all)  # else a receiver would wait for forks of a sender that died
 
 
 class RingReceiver:

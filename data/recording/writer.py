@@ -122,7 +122,9 @@ class Writer:
 
 def main() -> None:
     """Read messages until the sender closes; arguments: three handles and the size of the ring."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the sender, which then closes or dies
+    # Ctrl-C, a closed terminal, the end of a service: all for the sender, whose death ends this by itself
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     _yield_to_the_sender()
     memory, places, positions, size = map(int, sys.argv[1:5])
     writer = Writer()

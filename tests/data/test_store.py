@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import zarr
 from data.episode_folder import GROUP_FILE, read_facts
 from data.errors import DamagedEpisodeError, LockedStoreError, StoreError
 from data.features import Feature
-from data.manifest import sha256_bytes
+from data.manifest import sha256_bytes, write_new_bytes
 from data.records import Outcome, Step, equal
 from data.store import EpisodeStore, Partial
 from data.zarr_files import group_bytes
@@ -423,11 +424,65 @@ def test_a_durable_store_waits_for_the_disk_and_holds_the_same(tmp_path, monkeyp
         "c.0.0.0.0",
         "zarr.json",
         "s",
-        "episode",
+        "two",
     } <= names
     for file in (store.path / "two").rglob("*"):
         moved = file.relative_to(store.path / "two")
-        assert str(store.path / ".recording/two/episode" / moved) in synced
+        assert str(store.path / ".recording/two/episode/two" / moved) in synced
     count = len(synced)
     EpisodeStore(tmp_path / "s").write(episode("three"))
     assert len(synced) == count
+
+
+@pytest.mark.parametrize("write", ["write", "record"])
+def test_an_id_that_is_a_files_name_there_is_refused_at_once(store, write):
+    (store.path / "README").write_text("notes")
+    for id_ in ("zarr.json", "README"):
+        with pytest.raises(
+            StoreError, match=f"Episode {id_} cannot be put into .* holds a file of that name"
+        ):
+            store.write(episode(id_)) if write == "write" else store.recorder(id=id_, task="t")
+    assert store.partials() == []
+
+
+def test_a_sensor_of_the_name_of_zarrs_own_file_is_refused_at_once(store):
+    recorder = store.recorder(id="k", task="t")
+    with recorder, pytest.raises(ValueError, match=r"'zarr.json' cannot name a stored array"):
+        recorder.start({"zarr.json": np.zeros(3)})
+
+
+def test_a_seed_that_numpy_drew_is_stored(tmp_path):
+    store = EpisodeStore(tmp_path / "s")
+    store.write(replace(episode(), seed=np.int64(7)))
+    assert store.read("one").seed == 7
+    assert type(store.read("one").seed) is int
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TypeError, OSError(28, "No space left on device")])
+def test_a_write_that_breaks_off_leaves_nothing(store, monkeypatch, error):
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr("data.folder_writer.group_bytes", broken)
+    with pytest.raises((KeyboardInterrupt, TypeError, StoreError)):
+        store.write(episode("new"))
+    assert store.partials() == []
+    assert not list(store.path.glob(".recording/*"))
+
+
+def test_two_programs_that_make_one_store_agree_on_what_it_declares(tmp_path, monkeypatch):
+    features = {"observation.state": Feature((5,), "float32")}
+    first = EpisodeStore(tmp_path / "s", features=features)
+    late = EpisodeStore(tmp_path / "s")
+    begun = []
+
+    def overtaken(path, content):
+        monkeypatch.undo()
+        begun.append(record(first, "a", 3))
+        return write_new_bytes(path, content)
+
+    monkeypatch.setattr("data.store_root.write_new_bytes", overtaken)
+    with pytest.raises(LockedStoreError, match="another writer"):
+        late.recorder(id="b", task="t")
+    begun[0].discard()
+    assert EpisodeStore(tmp_path / "s").features == features

@@ -11,7 +11,8 @@ from data.records import Step, equal
 from data.store import EpisodeStore
 from robot_rl.cli import main
 from robot_rl.cli.data import MODULES, SUMMARIES
-from tests.data.stores import robots_store
+from tests.data.episodes import episode
+from tests.data.stores import robots_store, stored
 from tests.data.validate import robot
 
 
@@ -341,3 +342,35 @@ def test_a_recording_that_goes_on_is_left_alone(store, tmp_path, capsys):
     assert "now stays Episode now cannot be written: another writer holds" in said
     recorder.finish()
     assert len(store.read("now")) == 30
+
+
+INSIDE = {
+    "convert": ["STORE", "TARGET", "--to", "zarr"],
+    "label": ["STORE", "--rule", "hg-dagger", "--out", "TARGET"],
+    "merge": ["STORE", "OTHER", "--out", "TARGET"],
+    "split": ["STORE", "--by", "outcome", "--out", "TARGET"],
+}
+
+
+@pytest.mark.parametrize("action", INSIDE)
+@pytest.mark.parametrize("below", ["new", "a/new"])
+def test_nothing_is_written_into_a_store_where_it_would_count_as_an_episode(tmp_path, capsys, action, below):
+    store = stored(tmp_path / "s", [episode("a"), episode("b", seed=1)])
+    stored(tmp_path / "o", [episode("c", seed=2)])
+    places = {"STORE": store.path, "OTHER": tmp_path / "o", "TARGET": store.path / below}
+    words = [str(places.get(word, word)) for word in INSIDE[action]]
+    assert main(["data", action, *words]) == 1
+    assert "lies inside the episode store" in capsys.readouterr().err
+    assert store.ids() == ["a", "b"]
+    assert not store.damages()
+    assert not (store.path / ".receipts").exists()
+
+
+@pytest.mark.parametrize("action", ["convert", "merge", "split"])
+def test_no_episodes_make_no_new_store(tmp_path, capsys, action):
+    for name in "so":
+        EpisodeStore(tmp_path / name).recorder(id="x", task="t").discard()
+    places = {"STORE": tmp_path / "s", "OTHER": tmp_path / "o", "TARGET": tmp_path / "new"}
+    assert main(["data", action, *(str(places.get(word, word)) for word in INSIDE[action])]) == 1
+    assert "There are no episodes" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"s", "o"}

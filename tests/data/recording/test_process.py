@@ -237,3 +237,69 @@ def test_a_full_disk_is_reported_with_what_is_safe(store):
             recorder.finish()
         assert store.partials()[0].steps == 2
     assert len(store.recover("e")) == 2
+
+
+def test_a_process_records_one_episode_at_a_time(store):
+    with RecordingProcess(store, queue_bytes=QUEUE) as process:
+        first = begin(process, "a")
+        steps_of(first, 0, 3)
+        with pytest.raises(StoreError, match="Episode a is still being recorded"):
+            process.recorder(id="b", task="t")
+        steps_of(first, 3, 3)
+        first.finish("success")
+        steps_of(second := begin(process, "b"), 50, 4)
+        with pytest.raises(StoreError, match="recorder of episode a is closed"):
+            steps_of(first, 6, 1)
+        second.finish("failure")
+    assert store.read("a").action[:, 0].tolist() == list(range(6))
+    assert store.read("b").action[:, 0].tolist() == list(range(50, 54))
+    assert [str(store.read(id_).outcome) for id_ in "ab"] == ["success", "failure"]
+
+
+def test_a_recorder_that_failed_does_not_reach_into_the_next_episode(store):
+    with RecordingProcess(store, queue_bytes=QUEUE) as process:
+        failed = begin(process, "a")
+        steps_of(failed, 0, 1)
+        failed.append(Step(action=[1, 2], wall_time=1.0, monotonic_time=1.0), {})
+        with pytest.raises(ValueError, match="Episode a"):
+            failed.finish()
+        following = begin(process, "b")
+        for late in (lambda: steps_of(failed, 1, 1), failed.finish, failed.discard):
+            with pytest.raises(StoreError, match="recorder of episode a is closed"):
+                late()
+        failed.close()
+        steps_of(following, 20, 2)
+        following.finish("success")
+    assert store.read("b").action[:, 0].tolist() == [20, 21]
+
+
+def test_forks_of_the_control_program_do_not_keep_the_writer(store):
+    held, release = os.pipe()
+    process = RecordingProcess(store, queue_bytes=QUEUE)
+    recorder = begin(process)
+    child = os.fork()
+    if not child:  # as a data loader's worker, which lives on
+        os.close(release)
+        os.read(held, 1)
+        os._exit(0)
+    steps_of(recorder, 0, 3)
+    recorder.finish("success")
+    process.close()  # comes back although the fork is alive
+    assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    record_ends = EpisodeStore(store.path).recorder(id="next", task="t")
+    record_ends.discard()
+    os.close(release)
+    os.close(held)
+    os.waitpid(child, 0)
+    assert len(store.read("e")) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_to_the_whole_group_leaves_the_queue_to_be_written(store, number):
+    with RecordingProcess(store, queue_bytes=QUEUE) as process:
+        recorder = begin(process)
+        steps_of(recorder, 0, 3)
+        os.kill(process.pid, number)
+        steps_of(recorder, 3, 3)
+        recorder.finish("success")
+    assert len(store.read("e")) == 6

@@ -1,13 +1,15 @@
 """Recordings that are not finished, or not as they should be."""
 
+import os
+
 import numpy as np
 import pytest
 
-from data.errors import StoreError
+from data.errors import LockedStoreError, StoreError
 from data.features import Feature
-from data.records import Outcome
+from data.records import Chunk, Outcome, Step
 from data.store import EpisodeStore, Partial
-from tests.data.episodes import episode, fill_streams, record
+from tests.data.episodes import episode, fill_streams, observation, record
 
 
 def test_an_unfinished_recording_is_reported_recovered_or_discarded(store):
@@ -161,3 +163,147 @@ def test_a_recorder_that_is_closed_takes_no_more(store):
         store.recorder(id="e", task="t").finish()
     with pytest.raises(ValueError, match="flush_every is 0"):
         EpisodeStore(store.path.parent / "x").recorder(id="e", task="t", flush_every=0)
+
+
+@pytest.mark.parametrize("do", ["recover", "discard", "recorder", "write"])
+def test_what_this_program_is_recording_is_left_alone(store, do):
+    recorder = store.recorder(id="one", task="insert the peg", seed=0, flush_every=5)
+    recorder.start(observation(np.random.default_rng(0)))
+    given = {"write": lambda: store.write(episode()), "recorder": lambda: store.recorder(id="one", task="x")}
+    again = given.get(do) or (lambda: getattr(store, do)("one"))
+    with pytest.raises(LockedStoreError, match="Episode one is being recorded by this program"):
+        again()
+    recorder.discard()
+    record(store, "one", 13).finish()
+    np.testing.assert_array_equal(store.read("one").action, episode().action)
+
+
+def test_a_fork_of_the_recording_program_writes_nothing(store):
+    recorder = record(store, "one", 13)
+    child = os.fork()
+    if not child:
+        try:
+            recorder.flush()
+        except StoreError as error:
+            os._exit(7 if "which this one is a fork" in str(error) else 8)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    recorder.finish("success")
+    assert len(store.read("one")) == 13
+
+
+def started(store, sample, **facts):
+    recorder = store.recorder(id="one", task="t", **facts)
+    recorder.start({"observation.state": sample})
+    return recorder
+
+
+def add(recorder, number, sample, **facts):
+    step = Step(action=[number], wall_time=1e9, monotonic_time=float(number), **facts)
+    recorder.append(step, {"observation.state": sample})
+
+
+@pytest.mark.parametrize("plain", [np.arange(5, dtype=np.uint8), np.array([7, 8, 9])])
+def test_a_picture_where_none_was_before_is_refused_and_leaves_no_trace(store, plain):
+    picture = np.full((5, 4, 3), 9, np.uint8)
+    recorder = started(store, plain)
+    recorder.stream("observation.touch", 0.0, 1e9, plain)
+    with pytest.raises(ValueError, match="is uint8"):
+        recorder.stream("observation.touch", 0.1, 1e9, picture)
+    with pytest.raises(ValueError, match="is uint8"):
+        add(recorder, 0, picture)
+    recorder.stream("observation.touch", 0.2, 1e9, plain + 1)
+    add(recorder, 0, plain + 1)
+    recorder.finish()
+    found = store.read("one")
+    np.testing.assert_array_equal(found.observations["observation.state"], [plain, plain + 1])
+    np.testing.assert_array_equal(found.streams["observation.touch"].values, [plain, plain + 1])
+
+
+@pytest.mark.parametrize("kind", ["complex64", "U3", "datetime64[s]", "object", [("x", "f4")]])
+def test_what_cannot_be_stored_is_refused_when_it_comes_and_not_at_the_end(store, kind):
+    bad = np.zeros(3, kind)
+    with store.recorder(id="one", task="t") as recorder, pytest.raises(ValueError, match="cannot be stored"):
+        recorder.start({"observation.state": bad})
+    store.discard("one")
+    recorder = started(store, np.zeros(3))
+    with pytest.raises(ValueError, match="cannot be stored"):
+        recorder.stream("observation.wrench", 0.0, 1e9, bad)
+    add(recorder, 0, np.ones(3))
+    recorder.finish()
+    assert store.read("one").streams == {}
+
+
+PLAN = np.zeros((4, 2))
+WRONG_PLANS = {
+    "number": (Chunk(0, 1, PLAN), "there is a plan 0 already"),
+    "actions": (Chunk(1, 1, np.zeros((4, 3))), "plan actions"),
+    "type": (Chunk(1, 1, PLAN.astype(np.float32)), "plan actions"),
+    "noise": (Chunk(1, 1, PLAN, noise=np.zeros((4, 9))), "plan noise"),
+    "candidates": (Chunk(1, 1, PLAN, candidates=np.zeros((2, 5, 2))), "plan candidates"),
+    "complex": (Chunk(1, 1, PLAN.astype(complex)), "cannot be stored"),
+}
+
+
+@pytest.mark.parametrize(("plan", "why"), WRONG_PLANS.values(), ids=WRONG_PLANS)
+def test_a_plan_that_would_spoil_the_episode_is_refused_and_not_kept(store, plan, why):
+    recorder = started(store, np.zeros(3))
+    first = Chunk(0, 0, PLAN, noise=np.zeros((4, 3)), candidates=np.zeros((2, 4, 2)))
+    recorder.add_chunk(first)
+    with pytest.raises(ValueError, match=why):
+        recorder.add_chunk(plan)
+    add(recorder, 0, np.ones(3), chunk_id=0, chunk_index=0)
+    recorder.finish()
+    assert [chunk.id for chunk in store.read("one").chunks] == [0]
+
+
+@pytest.mark.parametrize(
+    "fact", [{"source": "robot"}, {"segment_kind": "x"}, {"reward": None}, {"chunk_id": 0.5}]
+)
+def test_a_step_with_an_impossible_fact_is_refused_and_not_kept(store, fact):
+    recorder = started(store, np.zeros(3), flush_every=2)
+    with pytest.raises(ValueError, match=f"Episode one, step 0: {next(iter(fact))} is"):
+        add(recorder, 0, np.ones(3), **fact)
+    for t in range(5):
+        add(recorder, t, np.full(3, float(t)))
+    recorder.finish()
+    assert store.read("one").action[:, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_steps_that_name_a_missing_plan_are_told_at_the_end_and_recovered_when_it_never_came(store):
+    recorder = started(store, np.zeros(3))
+    recorder.add_chunk(Chunk(0, 0, PLAN))
+    add(recorder, 0, np.ones(3), chunk_id=1, chunk_index=0)
+    with pytest.raises(ValueError, match=r"steps name plans \[1\], which were not added"):
+        recorder.finish()
+    recorder.flush()
+    recorder.close()
+    assert store.recover("one").chunk_id.tolist() == [1]
+
+
+def test_facts_that_are_not_json_lose_no_step(store):
+    recorder = started(store, np.zeros(3), flush_every=2)
+    recorder.metadata["camera"] = object()
+    add(recorder, 0, np.ones(3))
+    with pytest.raises(TypeError, match="has no place in an episode's metadata"):
+        add(recorder, 1, np.ones(3))
+    recorder.metadata["camera"] = "left"
+    add(recorder, 2, np.ones(3))
+    recorder.finish()
+    assert store.read("one").action[:, 0].tolist() == [0, 1, 2]
+
+
+def test_a_flush_that_is_broken_off_ends_the_recording_before_it(store, monkeypatch):
+    recorder = started(store, np.zeros(3), flush_every=2)
+    add(recorder, 0, np.ones(3))
+    add(recorder, 1, np.ones(3))
+    add(recorder, 2, np.ones(3))
+
+    def stopped(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("data.recording.files._segment", stopped)
+    with pytest.raises(KeyboardInterrupt), recorder:
+        add(recorder, 3, np.ones(3))
+    monkeypatch.undo()
+    assert store.recover("one").action[:, 0].tolist() == [0, 1]
