@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from data.images import PictureCodec as PictureCodec
     from data.labels import imitation_actions as imitation_actions
     from data.labels import label as label_episode
+    from data.random_access import StoredChunks as StoredChunks
     from data.recording.process import RecordingProcess as RecordingProcess
     from data.recording.realtime import realtime as realtime
     from data.records import Episode as Episode
@@ -50,6 +51,7 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from robot_rl.correct.corrector import Correction as Correction
     from robot_rl.correct.corrector import Corrector as Corrector
     from robot_rl.correct.corrector import CorrectorInput as CorrectorInput
+    from robot_rl.critics.curves import open_critic as open_critic
     from robot_rl.evaluate import EvaluateConfig as EvaluateConfig
     from robot_rl.evaluate import evaluate as evaluate_policy
     from robot_rl.noise.policy import NoisePolicy as NoisePolicy
@@ -101,6 +103,7 @@ _EXPORTS = {
     "Selector": "robot_rl.select.selector:Selector",
     "Shifts": "sim.shifts:Shifts",
     "Step": "data.records:Step",
+    "StoredChunks": "data.random_access:StoredChunks",
     "Thresholds": "data.validate:Thresholds",
     "TrainConfig": "robot_rl.train:TrainConfig",
     "at_steps": "data.steps_view:at_steps",
@@ -115,6 +118,7 @@ _EXPORTS = {
     "load_policy": "policies.checkpoint:load",
     "load_refiner": "robot_rl.parts:load_refiner",
     "make_env": "sim.registry:make",
+    "open_critic": "robot_rl.critics.curves:open_critic",
     "open_source": "data.formats.registry:open_source",
     "paired_difference": "robot_rl.statistics:paired_difference",
     "policy_hash": "policies.hashing:policy_hash",
@@ -161,6 +165,7 @@ __all__ = [
     "Selector",
     "Shifts",
     "Step",
+    "StoredChunks",
     "Thresholds",
     "TrainConfig",
     "at_steps",
@@ -174,6 +179,7 @@ __all__ = [
     "load_policy",
     "load_refiner",
     "make_env",
+    "open_critic",
     "open_source",
     "paired_difference",
     "policy_hash",
