@@ -22,23 +22,26 @@ def test_short_and_single_step_episodes_give_no_finding():
     assert not findings(*(robot.episode(f"a-{n}", steps=n, seed=n) for n in (1, 2, 3, 8, 20)))
 
 
+def delayed(episode, by):
+    """Step 50 and what follows come later, by both clocks."""
+    late = by * (np.arange(len(episode)) > 49)
+    return replace(episode, monotonic_time=episode.monotonic_time + late, wall_time=episode.wall_time + late)
+
+
 def test_a_gap_is_found_where_it_is_and_how_long():
-    clean = robot.episode(streams=False)
-    late = clean.monotonic_time + 0.4 * (np.arange(120) > 49)
-    found = only(findings(replace(clean, monotonic_time=late)))
+    late = delayed(robot.episode(streams=False), 0.4)
+    found = only(findings(late))
     assert (found.kind, found.severity, found.feature) == (Kind.GAP, Severity.WARNING, "steps")
     assert (found.first_step, found.last_step) == (49, 50)
-    assert found.first_time == pytest.approx(late[49])
+    assert found.first_time == pytest.approx(late.monotonic_time[49])
     assert "about 8 samples" in found.message
 
 
 def test_a_recorded_pause_is_no_gap():
-    clean = robot.episode(streams=False)
-    late = clean.monotonic_time + 4.0 * (np.arange(120) > 49)
-    paused = replace(clean, monotonic_time=late, events=robot.pause(late[49] + 0.1, late[50] - 0.1))
-    assert not findings(paused)
-    source = np.where(np.arange(120) == 50, "paused", "policy")
-    assert not findings(replace(clean, monotonic_time=late, source=source))
+    late = delayed(robot.episode(streams=False), 4.0)
+    before, after = late.monotonic_time[49:51]
+    assert not findings(replace(late, events=robot.pause(before + 0.1, after - 0.1)))
+    assert not findings(replace(late, source=np.where(np.arange(120) == 50, "paused", "policy")))
 
 
 def test_one_lost_sample_of_a_long_stream_is_a_note_and_many_are_a_warning():
@@ -55,6 +58,17 @@ def test_one_lost_sample_of_a_long_stream_is_a_note_and_many_are_a_warning():
     assert note.feature == "observation.force (stream)"
     assert only(findings(without(np.arange(300, 330)))).severity is Severity.WARNING
     assert only(findings(without(np.arange(9, 3000, 10)))).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("by", [3600.0, -3600.0, 0.2, -0.2])
+def test_a_time_of_day_that_was_set_meanwhile_is_named(by):
+    clean = robot.episode()
+    walls = clean.wall_time.copy()
+    walls[30:] += by
+    found = only(findings(replace(clean, wall_time=walls)))
+    assert (found.kind, found.severity, found.feature) == ("clock_step", "warning", "steps")
+    assert (found.first_step, found.last_step) == (30, 30)
+    assert f"{by:+.4g} s off the monotonic clock" in found.message
 
 
 @pytest.mark.parametrize("sample", [(), (6,), (2, 3)])
