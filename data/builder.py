@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from data.events import Event
+from data.piece import Piece
 from data.steps import ACTION_COLUMNS, STEP_COLUMNS, Chunk, Outcome, SegmentKind, Source, Step, check_id
 from data.streams import Stream
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from collections.abc import Callable, Mapping
 
+    from numpy.typing import ArrayLike, NDArray
+
+    from data.events import Event
     from data.features import Feature
     from data.records import Episode
 
@@ -27,29 +28,6 @@ _SCALARS: Mapping[str, Callable[[Any], Any]] = {
     "source": Source,
     "segment_kind": SegmentKind,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Consecutive steps of an episode.
-
-    Attributes:
-        steps: How many.
-        observations: Rows by key; the first piece holds one more than it has steps.
-        columns: Rows by column name.
-        extra: Rows by key.
-        chunks: Plans that were added.
-        streams: Samples by key.
-        events: Events that were added.
-    """
-
-    steps: int
-    observations: Mapping[str, NDArray[Any]]
-    columns: Mapping[str, NDArray[Any]]
-    extra: Mapping[str, NDArray[Any]]
-    chunks: tuple[Chunk, ...]
-    streams: Mapping[str, Stream]
-    events: tuple[Event, ...]
 
 
 class EpisodeBuilder:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from data.builder import Piece
+    from data.piece import Piece
 
 
 class RecordingFiles:

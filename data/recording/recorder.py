@@ -44,11 +44,9 @@ _FLUSH_SAMPLES = 1000
 class Recorder:
     """Takes the steps of one episode and keeps them on disk; made by `EpisodeStore.recorder`.
 
-    Samples that repeat are kept and counted: ``metadata["repeated"]`` says how many pictures were equal to
-    the one before, and how many samples of a stream had the time of the one before, by the path of the array.
+    Samples that repeat are kept, and counted in ``metadata["repeated"]``: see `Repeats`.
 
-    As a context manager it puts all steps on disk, and leaves the recording to be recovered, when the block
-    fails or does not finish it.
+    As a context manager it puts all steps on disk, to be recovered, when the block does not finish it.
 
     Args:
         builder: Collects the steps between two flushes.
@@ -126,7 +124,7 @@ class Recorder:
         self._needs_open()
         given = self._all_kept("observations", next_observation)
         self._builder.append(step, given, self._all_kept("extra", extra or {}))
-        if len(self._builder) - self._flushed >= self._flush_every:
+        if len(self) - self._flushed >= self._flush_every:
             self.flush()
 
     def add_chunk(self, chunk: Chunk) -> None:
@@ -181,7 +179,7 @@ class Recorder:
             StoreError: It cannot be written; the recording keeps what was flushed before.
         """
         self._needs_open()
-        if len(self._builder) == self._flushed and not self._samples and not self._others:
+        if len(self) == self._flushed and not self._samples and not self._others:
             return
         facts = {"steps": len(self._builder), "metadata": plain(self.metadata | self._repeats.facts())}
         try:
@@ -213,14 +211,8 @@ class Recorder:
         self.flush()
         self._declared.refuse_missing()
         try:
-            recording = Recording.read(self._files.folder)
-            if recording.steps != len(self._builder):
-                raise StoreError(
-                    f"Episode {self.id}: {recording.steps} of {len(self._builder)} steps are whole on disk; "
-                    "something else changed its files. Recover or discard it."
-                )
-            metadata = plain(self.metadata | self._repeats.facts())
-            facts = {**recording.facts, "metadata": metadata}
+            recording = Recording.read(self._files.folder).holding(len(self))
+            facts = {**recording.facts, "metadata": plain(self.metadata | self._repeats.facts())}
             self._commit(replace(recording, facts=facts), outcome)
         finally:
             self.close()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from data.errors import StoreError
 from data.folder_writer import FolderWriter
 from data.images import PictureCodec, PictureError
 from data.manifest import sha256_bytes
@@ -78,6 +79,20 @@ class Recording:
         for count, name in enumerate(self.segments):
             if not all(self._pictures_are_whole(name, path) for path in self.pictures):
                 return self._first(count)
+        return self
+
+    def holding(self, steps: int) -> Recording:
+        """The same, if it holds so many steps.
+
+        Raises:
+            StoreError: It does not: something else than its recorder changed it.
+        """
+        if self.steps != steps:
+            raise StoreError(
+                f"Episode {self.folder.name}: {self.steps} of {steps} steps are whole on disk, since "
+                f"something else changed its files{self.because and ': '}{self.because}. "
+                "Recover or discard it."
+            )
         return self
 
     def write_episode(self, target: Path, facts: Mapping[str, Any], *, durable: bool = False) -> None:

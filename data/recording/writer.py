@@ -138,8 +138,8 @@ def main() -> None:
 def _yield_to_the_sender() -> None:
     """Do not take a processor away from the control loop, which wakes this process with every message.
 
-    By default the process that is woken may go first, and a control loop stood still for 9 ms at a time while
-    a picture was packed. A batch process never preempts another (sched(7), "SCHED_BATCH").
+    By default the process that is woken may go first, and under real-time priority, which it would inherit,
+    it would not be stopped at all. A batch process never preempts another (sched(7), "SCHED_BATCH").
     """
     try:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

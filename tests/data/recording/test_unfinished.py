@@ -154,6 +154,14 @@ def test_recorded_streams_are_held_to_what_is_declared_of_them(store, declared):
     assert (len(found["observation.wrench"]), len(found["observation.images.gel"])) == (130, 5)
 
 
+def test_a_recording_that_something_else_changed_is_not_finished(store):
+    recorder = record(store, "d", 50)
+    (store.path / ".recording/d/segment-000001.npz").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"Episode d: 20 of 50 steps are whole.*: segment-000001.npz is"):
+        recorder.finish("success")
+    assert len(store.recover("d")) == 20
+
+
 def test_a_recorder_that_is_closed_takes_no_more(store):
     recorder = record(store, "d", 3)
     recorder.finish()
