@@ -93,9 +93,10 @@ class QueuedRecorder:
             ValueError: What was given before was not what an episode can hold.
         """
         self._needs_open()
-        self._steps += 1
         given, further = _checked(next_observation), _checked(extra or {})
-        if self._caught_up() and self._offer_step(step, given, further):
+        sent = self._caught_up() and self._offer_step(step, given, further)
+        self._steps += 1
+        if sent:
             return
         if self._held is not None:
             self._missing += 1

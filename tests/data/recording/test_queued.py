@@ -89,3 +89,18 @@ def test_each_gap_is_marked_and_told_once(seed):
     assert all(event.kind == EventKind.NOTE for event in found.events)
     before = np.diff(found.action[:, 0], prepend=-1.0) - 1
     assert notes == dict(zip(found.monotonic_time[gaps], before[gaps], strict=True))
+
+
+def test_a_step_that_is_refused_does_not_count():
+    process = FullNowAndThen(0)
+    process.left, process.room = 100, True
+    recorder = QueuedRecorder(process, "e", {})
+    recorder.start({"observation.state": [0.0]})
+    step = Step(action=[0], wall_time=1e9, monotonic_time=0.0)
+    with pytest.raises(ValueError, match=r"'\.\./x' cannot name a stored array"):
+        recorder.append(step, {"../x": [1.0]})
+    with pytest.raises(TypeError, match="only plain numbers can be recorded"):
+        recorder.append(step, {"observation.state": ["text"]})
+    assert len(recorder) == 0
+    recorder.append(step, {"observation.state": [1.0]})
+    assert len(recorder) == len(process.builder) == 1
