@@ -113,6 +113,21 @@ def test_an_interrupted_run_ends_with_the_same_refiner(
     assert load_refiner(tmp_path / "run").version == load_refiner(finished).version
 
 
+def test_a_run_stopped_after_its_last_checkpoint_only_has_to_finish(
+    base: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self, *arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Refinement, "_finish", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        refine(_config(base, tmp_path / "run"))
+    monkeypatch.undo()
+    monkeypatch.setattr(Refinement, "_wave", interrupt)  # nothing is collected again
+    refine(replace(_config(base, tmp_path / "run"), resume=True))
+    assert load_refiner(tmp_path / "run").version == load_refiner(finished).version
+
+
 def test_a_changed_base_fails_the_run(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finish = Refinement._finish
 
