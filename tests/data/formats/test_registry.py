@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from data.errors import DamagedEpisodeError, DatasetError
@@ -7,6 +10,7 @@ from data.formats.extras import require
 from data.formats.registry import Format, Source, detect, load, open_source
 from data.formats.target import new_target
 from data.records import equal
+from tests.conftest import REPOSITORY
 from tests.data.episodes import episode
 from tests.data.stores import stored
 
@@ -135,6 +139,37 @@ def test_a_target_appears_whole_or_not_at_all(tmp_path):
     assert target.read_text() == "whole"
     with pytest.raises(FileExistsError, match="set exists already"), new_target(target):
         pytest.fail("the block must not run")
+
+
+def killed_while_writing(target, folder):
+    script = f"""
+import os, signal
+from data.formats.target import new_target
+with new_target({str(target)!r}) as part:
+    if {folder}:
+        part.mkdir()
+        part = part / "file"
+    part.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path, folder, caplog):
+    target = tmp_path / "set[1]"
+    killed_while_writing(target, folder)
+    killed_while_writing(tmp_path / "other", folder)
+    (left,) = tmp_path.glob(".set*")
+    with new_target(target) as running, new_target(target.with_name("set")) as longer:
+        running.write_text("running")
+        longer.write_text("longer")
+        assert not left.exists()
+        with pytest.raises(ZeroDivisionError):
+            fill_half(target)
+        assert running.exists()
+    assert str(left) in caplog.text
+    assert len([entry for entry in tmp_path.iterdir() if entry.name.startswith(".other.")]) == 1
 
 
 def test_a_target_that_came_meanwhile_is_not_replaced(tmp_path):
