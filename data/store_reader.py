@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from data.episode_folder import check_pictures, open_pictures, read_episode, read_facts
 from data.errors import DamagedEpisodeError, StoreError
 from data.features import Feature, Features, from_array, from_json
-from data.steps import Outcome, check_id
+from data.steps import Outcome, check_id, is_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,14 +85,14 @@ class StoreReader:
         return declared
 
     def ids(self) -> list[str]:
-        """Names of the episodes, sorted.
+        """Names of the episodes, sorted; folders whose name no episode can have are none.
 
         Raises:
             StoreError: There is no store here.
         """
         self._root.read()
         with os.scandir(self.path) as entries:
-            names = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+            names = [entry.name for entry in entries if is_id(entry.name) and entry.is_dir()]
         return sorted(names)
 
     def __len__(self) -> int:
@@ -100,13 +101,18 @@ class StoreReader:
 
     def __contains__(self, id_: object) -> bool:
         """Whether there is an episode of this id."""
-        return isinstance(id_, str) and bool(id_) and not id_.startswith(".") and (self.path / id_).is_dir()
+        return isinstance(id_, str) and is_id(id_) and (self.path / id_).is_dir()
 
     def __iter__(self) -> Iterator[Episode]:
-        """Every readable episode in the order of `ids`; a damaged one is logged as an error and left out."""
+        """Every readable episode in the order of `ids`.
+
+        A damaged one is logged as an error and left out; one that is removed meanwhile is left out.
+        """
         for id_ in self.ids():
             try:
                 yield self.read(id_)
+            except KeyError:
+                continue
             except DamagedEpisodeError as error:
                 logger.error("%s It is left out.", error)  # noqa: TRY400 - a traceback would bury what it says
 
@@ -123,7 +129,8 @@ class StoreReader:
             DamagedEpisodeError: A file of it is missing or was changed.
             StoreError: Its pictures do not fit into memory.
         """
-        return read_episode(self._folder(id_), pictures=pictures)
+        with self._there(id_) as folder:
+            return read_episode(folder, pictures=pictures)
 
     def pictures(self, id_: str, key: str, *, stream: bool = False) -> Pictures:
         """Open the pictures of one camera, to read some of them without unpacking all.
@@ -141,7 +148,8 @@ class StoreReader:
             DamagedEpisodeError: A file is missing or was changed.
         """
         path = f"streams/{key}/values" if stream else f"observations/{key}"
-        return open_pictures(self._folder(id_), path)
+        with self._there(id_) as folder:
+            return open_pictures(folder, path)
 
     def summary(self, id_: str) -> Summary:
         """What is known of one episode without reading its arrays.
@@ -150,7 +158,8 @@ class StoreReader:
             KeyError: There is no such episode.
             DamagedEpisodeError: Its attributes are missing or were changed.
         """
-        facts = read_facts(self._folder(id_))
+        with self._there(id_) as folder:
+            facts = read_facts(folder)
         return Summary(id_, facts["steps"], Outcome(facts["outcome"]), facts["task"], facts["seed"])
 
     def damages(self) -> dict[str, str]:
@@ -161,11 +170,24 @@ class StoreReader:
         found = {}
         for id_ in self.ids():
             try:
-                self.read(id_, pictures=False)
-                check_pictures(self._folder(id_))
+                with self._there(id_) as folder:
+                    read_episode(folder, pictures=False)
+                    check_pictures(folder)
+            except KeyError:  # removed meanwhile
+                continue
             except StoreError as error:
                 found[id_] = str(error)
         return found
+
+    @contextmanager
+    def _there(self, id_: str) -> Iterator[Path]:
+        """Folder of an episode; one that is removed while it is read is none, and not damaged."""
+        folder = self._folder(id_)
+        try:
+            yield folder
+        except DamagedEpisodeError:
+            self._folder(id_)
+            raise
 
     def _folder(self, id_: str) -> Path:
         if id_ not in self:

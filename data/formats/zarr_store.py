@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from data.config import from_dict
-from data.errors import DamagedEpisodeError, DatasetError
+from data.errors import DamagedEpisodeError, DatasetError, StoreError
 from data.features import from_array
 from data.formats.registry import Format, NoOptions, Source
 from data.formats.target import new_target
@@ -86,6 +86,10 @@ def _episodes(store: EpisodeStore, skip_damaged: bool) -> Iterator[Episode]:
     for id_ in store.ids():
         try:
             yield store.read(id_)
+        except KeyError as error:
+            raise StoreError(
+                f"Episode {id_} was removed from {store.path} meanwhile: start again."
+            ) from error
         except DamagedEpisodeError as error:
             if not skip_damaged:
                 raise

@@ -69,7 +69,10 @@ class Intake:
 
     def ids(self) -> list[str]:
         """Names of all recordings, sorted, also of those whose writer died after the commit."""
-        return sorted(entry.name for entry in self._folder.iterdir()) if self._folder.is_dir() else []
+        try:
+            return sorted(entry.name for entry in self._folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     def partials(self) -> list[Partial]:
         """Recordings that were not finished, sorted by id."""
@@ -79,7 +82,8 @@ class Intake:
         active = self._lock.held or not self._lock.acquire()
         if not active:
             self._lock.release()
-        return [_partial(self._folder / id_, active=active) for id_ in ids]
+        found = [_partial(self._folder / id_, active=active) for id_ in ids]
+        return [partial for partial in found if partial is not None]
 
     def folder(self, id_: str) -> Path:
         """Folder of a recording that was not finished.
@@ -216,10 +220,14 @@ def _still_recorded(id_: str) -> LockedStoreError:
     )
 
 
-def _partial(folder: Path, *, active: bool) -> Partial:
-    found = Recording.read(folder)
-    journal = folder / JOURNAL
-    when = (journal if journal.is_file() else folder).stat().st_mtime
+def _partial(folder: Path, *, active: bool) -> Partial | None:
+    """What is known of a recording; None where it was finished or removed meanwhile."""
+    try:
+        found = Recording.read(folder)
+        journal = folder / JOURNAL
+        when = (journal if journal.is_file() else folder).stat().st_mtime
+    except FileNotFoundError:
+        return None
     because = (
         "it is being recorded" if active else found.because or "its process ended before it was finished"
     )
