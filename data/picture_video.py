@@ -72,7 +72,7 @@ def decode_av1(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     height, width = _even(shape)
     limit = {"max_pixels": str(height * width)}  # opening may decode a picture already, to know its form
     try:
-        with av.open(str(path), "r", format="mp4", options=limit) as container:
+        with av.open(str(path), "r", format="mp4", options=limit, metadata_errors="replace") as container:
             stream = container.streams.video[0]
             _refuse_other(stream.height, stream.width, stream.frames, shape)
             stream.codec_context.options = limit

@@ -140,6 +140,7 @@ class Episode:
         put(self, "observations", {key: frozen(value) for key, value in self.observations.items()})
         put(self, "extra", {key: frozen(value) for key, value in self.extra.items()})
         self._check_actions()
+        self._check_sizes()
         self._check_lengths()
         self._check_categories()
         self._check_chunks()
@@ -154,15 +155,24 @@ class Episode:
         return self.outcome is Outcome.SUCCESS
 
     def _check_actions(self) -> None:
-        if self.action.ndim != 2 or not len(self):
+        if self.action.ndim != 2 or not self.action.size:
             raise ValueError(
-                f"Episode {self.id}: action has shape {self.action.shape}; (T, A) with T >= 1 is needed."
+                f"Episode {self.id}: action has shape {self.action.shape}; (T, A) with T and A at least 1 is "
+                "needed."
             )
         for name in ACTION_COLUMNS:
             if getattr(self, name).shape != self.action.shape:
                 raise ValueError(
                     f"Episode {self.id}: {name} has shape {getattr(self, name).shape}, but action has "
                     f"{self.action.shape}; fill rows without one with NaN."
+                )
+
+    def _check_sizes(self) -> None:
+        for key, value in self.observations.items():
+            if 0 in value.shape[1:]:
+                raise ValueError(
+                    f"Episode {self.id}: observations[{key!r}] has shape {value.shape}; a row without any "
+                    "number is no observation. Leave it out."
                 )
 
     def _check_lengths(self) -> None:
