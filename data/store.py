@@ -85,7 +85,10 @@ class EpisodeStore(StoreReader):
         arrays = episode_arrays(episode)
         with self._intake.writing(episode.id):
             self._root.refuse_misfit(episode)
-            folder = self._intake.new(episode.id)
+            try:
+                folder = self._intake.new(episode.id)
+            except OSError as error:
+                raise unwritable(episode.id, error) from error
             try:
                 writer = FolderWriter(target(folder), durable=self.durable)
                 for path, rows in arrays.items():

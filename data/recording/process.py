@@ -61,16 +61,13 @@ class RecordingProcess:
     """
 
     def __init__(self, store: EpisodeStore, *, queue_bytes: int = QUEUE_BYTES) -> None:
-        self._ring = RingSender(queue_bytes)
-        root = str(Path(__file__).resolve().parents[2])
-        handles = [str(handle) for handle in self._ring.child_handles]
-        self._process = subprocess.Popen(  # noqa: S603 - our own program and numbers
-            [sys.executable, "-c", _PROGRAM, root, *handles, str(queue_bytes)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            pass_fds=self._ring.child_handles,
-        )
-        self._ring.hand_over()
+        try:
+            self._ring = RingSender(queue_bytes)
+            self._process = _started(self._ring)
+        except OSError as error:
+            raise StoreError(
+                f"No process can be started that writes the recording: {error.strerror}."
+            ) from error
         assert self._process.stdout is not None
         self._replies = self._process.stdout
         os.set_blocking(self._replies.fileno(), False)
@@ -234,3 +231,20 @@ class RecordingProcess:
             f"The writing process ended with code {code}. What it had flushed can be recovered: see "
             "EpisodeStore.partials; start another RecordingProcess to go on."
         )
+
+
+def _started(ring: RingSender) -> subprocess.Popen[bytes]:
+    root = str(Path(__file__).resolve().parents[2])
+    handles = [str(handle) for handle in ring.child_handles]
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own program and numbers
+            [sys.executable, "-c", _PROGRAM, root, *handles, str(ring.size)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            pass_fds=ring.child_handles,
+        )
+    except OSError:
+        ring.close()
+        raise
+    finally:
+        ring.hand_over()

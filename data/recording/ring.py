@@ -12,6 +12,7 @@ import mmap
 import os
 import struct
 import weakref
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,15 +39,19 @@ class RingSender:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        memory = os.memfd_create("recording")
-        os.posix_fallocate(memory, 0, size)  # now, and not by a page fault in a control loop
-        self._memory = mmap.mmap(memory, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        places_out, self._places = os.pipe()
-        self._positions, positions_in = os.pipe()
-        for pipe in (self._places, self._positions):
-            os.set_blocking(pipe, False)
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        self.child_handles = (memory, places_out, positions_in)
+        with ExitStack() as undo:
+            memory = os.memfd_create("recording")
+            undo.callback(os.close, memory)
+            os.posix_fallocate(memory, 0, size)  # now, and not by a page fault in a control loop
+            self._memory = mmap.mmap(memory, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+            undo.callback(self._memory.close)
+            places_out, self._places = _pipe(undo)
+            self._positions, positions_in = _pipe(undo)
+            for pipe in (self._places, self._positions):
+                os.set_blocking(pipe, False)
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            self.child_handles = (memory, places_out, positions_in)
+            undo.pop_all()
         self._sent = self._read_to = 0
         self._gone = False
         self._open = True
@@ -119,6 +124,13 @@ class RingSender:
         self._gone = not content
         if content:
             (self._read_to,) = _READ_TO.unpack(content[-_READ_TO.size :])
+
+
+def _pipe(undo: ExitStack) -> tuple[int, int]:
+    handles = os.pipe()
+    for handle in handles:
+        undo.callback(os.close, handle)
+    return handles
 
 
 def _close_all() -> None:

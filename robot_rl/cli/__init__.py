@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 failed (one line on standard error says why), 2 the comman
 """
 
 import importlib
+import io
 import logging
 import os
 import sys
@@ -50,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         the exit code.
     """
+    for stream in (sys.stdout, sys.stderr):  # a name that is no Unicode is shown with escapes, and no end
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = _main(arguments)
         sys.stdout.flush()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from data.errors import DatasetError, StoreError
 from data.formats.registry import open_source
-from data.manifest import atomic_write_text
+from data.manifest import atomic_write_bytes
 from data.records import Episode
 from data.validate import Finding, Report, Severity, validate
 from robot_rl.critics.curves import ValueCurves, open_critic
@@ -114,7 +114,7 @@ def write_store_page(
     report = validate(path, format=format, options=read, progress=progress, visit=drawn.visit)
     page = _page(path, report, drawn)
     out.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(out, page)
+    atomic_write_bytes(out, page.encode(errors="xmlcharrefreplace"))  # such as half a surrogate in a name
     return out
 
 

@@ -1,8 +1,11 @@
 """The sub-commands of robot-rl data, from words to files and exit codes."""
 
 import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -374,3 +377,29 @@ def test_no_episodes_make_no_new_store(tmp_path, capsys, action):
     assert main(["data", action, *(str(places.get(word, word)) for word in INSIDE[action])]) == 1
     assert "There are no episodes" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"s", "o"}
+
+
+HOSTILE = '</script><script>alert(1)</script>"><img src=x onerror=alert(2)>\ud800\x00\u202e[bold]'
+
+
+def test_names_that_are_made_to_do_harm_are_shown_and_nothing_else(tmp_path):
+    made = replace(episode("a"), task=HOSTILE, operator=HOSTILE, robot=HOSTILE, metadata={HOSTILE: HOSTILE})
+    store = stored(tmp_path / "s", [made])
+    assert equal(store.read("a"), made)
+    page = tmp_path / "page.html"
+    for words in (
+        ["info", str(store.path)],
+        ["validate", str(store.path)],
+        ["html", str(store.path), str(page)],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "robot_rl.cli", "data", *words],
+            capture_output=True,
+            check=False,
+            cwd=Path(__file__).parents[2],
+        )
+        assert done.returncode == 0, done.stderr
+    content = page.read_bytes().decode()
+    assert "<script>alert" not in content
+    assert "<img src=x" not in content
+    assert "alert(1)" in content

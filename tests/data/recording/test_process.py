@@ -303,3 +303,20 @@ def test_a_signal_to_the_whole_group_leaves_the_queue_to_be_written(store, numbe
         steps_of(recorder, 3, 3)
         recorder.finish("success")
     assert len(store.read("e")) == 6
+
+
+@pytest.mark.parametrize("spare", range(0, 9, 2))
+def test_without_handles_no_process_is_started_and_none_is_lost(store, spare):
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208 - as few handles as possible
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, before))
+    taken = [os.dup(0) for _ in range(highest + 1 - len(before) + 2)]  # no gaps below the limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken) + 1 + spare, hard))
+    try:
+        with pytest.raises(StoreError, match=r"No process can be started .*: Too many open files"):
+            RecordingProcess(store, queue_bytes=QUEUE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for handle in taken:
+            os.close(handle)
+    assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
