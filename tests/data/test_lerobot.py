@@ -254,6 +254,13 @@ def test_texts_where_numbers_were_declared_are_refused(broken):
         LeRobotFolder(broken).read(0)
 
 
+def test_links_that_lead_in_a_circle_are_refused(broken):
+    shutil.rmtree(broken / "data")
+    (broken / "data").symlink_to(broken / "data")
+    with pytest.raises(DatasetError, match="lacks data/"):
+        LeRobotFolder(broken)
+
+
 def test_links_into_the_cache_of_the_hub_are_followed_and_others_are_not(dataset, tmp_path):
     revision, blobs = tmp_path / "set/snapshots/abc", tmp_path / "set/blobs"
     shutil.copytree(dataset, revision)
