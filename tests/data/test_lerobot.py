@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 
 from data.errors import DatasetError
 from data.lerobot import LeRobotFolder
-from data.video import decode_picture, read_frames
 from data.windows import ChunkWindows
 from tests.data.lerobot_folder import CAMERA, FPS, grey, write_dataset, write_dataset_v2
 
@@ -37,26 +34,6 @@ def dataset(tmp_path_factory):
 @pytest.fixture
 def broken(tmp_path):
     return write_dataset(tmp_path / "set")
-
-
-def test_texts_in_a_video_or_picture_that_are_no_unicode_harm_nothing(dataset, tmp_path):
-    file = next(dataset.rglob("*.mp4"))
-    content = file.read_bytes()
-    assert content.count(b"Lavf") == 1  # the name of the program that wrote it
-    (tmp_path / "odd.mp4").write_bytes(content.replace(b"Lavf", b"L\xc5vf"))
-    times = np.arange(3) / FPS
-    odd, sound = (read_frames(each, times, tolerance_s=0.01) for each in (tmp_path / "odd.mp4", file))
-    np.testing.assert_array_equal(odd, sound)
-    buffer = io.BytesIO()
-    text = PngInfo()
-    text.add_text("Comment", "Lavf")
-    Image.fromarray(np.full((4, 6, 3), 7, np.uint8)).save(buffer, "PNG", pnginfo=text)
-    content = buffer.getvalue()
-    start = content.index(b"tEXt")
-    stop = content.index(b"Lavf") + 4
-    chunk = content[start:stop].replace(b"Lavf", b"L\xc5vf")
-    odd = content[:start] + chunk + zlib.crc32(chunk).to_bytes(4, "big") + content[stop + 4 :]
-    assert (decode_picture(odd) == 7).all()
 
 
 def edit_info(root, **changes):
