@@ -150,11 +150,14 @@ class EpisodeStore(StoreReader):
 
         Raises:
             KeyError: There is no such recording.
-            StoreError: No step of it was flushed: discard it. Or what it became cannot be read; it stays.
+            StoreError: No step of it was flushed: discard it. There is an episode of this id, or what it
+                became cannot be read; it stays.
             LockedStoreError: It is still being recorded.
         """
         with self._intake.writing(id_):
-            recording = Recording.read(self._intake.folder(id_)).verified()
+            folder = self._intake.folder(id_)
+            self._intake.refuse_existing(id_)
+            recording = Recording.read(folder).verified()
             if not recording.steps:
                 raise StoreError(f"Recording {id_} holds no whole step; discard it.")
             metadata = {**recording.facts["metadata"], "recovered": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import logging
 import os
@@ -43,17 +44,37 @@ def new_target(path: Path | str) -> Iterator[Path]:
         OSError: The folder cannot be written.
     """
     path = Path(path)
+    _remove_abandoned(path)
     _refuse_existing(path)
     refuse_inside_store(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(path)
     part = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{uuid4().hex}.part")
     try:
         yield part
-        _refuse_existing(path)
-        part.rename(path)
+        _publish(part, path)
     finally:
         _remove(part)
+
+
+def _publish(part: Path, path: Path) -> None:
+    """Give what is whole its name; one who had the same name first, at whatever moment, keeps it."""
+    _refuse_existing(path)
+    if part.is_dir():
+        try:
+            part.rename(path)  # replaces no file, and no folder that holds anything
+        except (FileExistsError, NotADirectoryError) as error:
+            raise _exists(path) from error
+        except OSError as error:
+            if error.errno == errno.ENOTEMPTY:
+                raise _exists(path) from error
+            raise
+        return
+    try:
+        os.link(part, path)  # where a rename would replace a file
+    except FileExistsError as error:
+        raise _exists(path) from error
+    except OSError:  # a file system without links
+        part.rename(path)
 
 
 def _remove_abandoned(path: Path) -> None:
@@ -94,4 +115,8 @@ def refuse_inside_store(path: Path) -> None:
 
 def _refuse_existing(path: Path) -> None:
     if path.exists() or path.is_symlink():
-        raise FileExistsError(f"{path} exists already; choose another name or remove it first.")
+        raise _exists(path)
+
+
+def _exists(path: Path) -> FileExistsError:
+    return FileExistsError(f"{path} exists already; choose another name or remove it first.")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _RECORDING = ".recording"
 _REMOVED = ".removed-"
 _WAIT_S = 5.0
+_GLANCE_S = 0.5
+"""For a lock that somebody only looks at; whoever records keeps it for much longer."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,10 @@ class Intake:
 
     def partials(self) -> list[Partial]:
         """Recordings that were not finished, sorted by id."""
-        ids = [id_ for id_ in self.ids() if (self._folder / id_).is_dir() and not self._finished(id_)]
+        ids = [id_ for id_ in self.ids() if (self._folder / id_).is_dir() and not self._settled(id_)]
         if not ids:
             return []
-        active = self._lock.held or not self._lock.acquire()
-        if not active:
-            self._lock.release()
+        active = self._lock.held or self._lock.taken()
         found = [_partial(self._folder / id_, active=active) for id_ in ids]
         return [partial for partial in found if partial is not None]
 
@@ -95,7 +95,7 @@ class Intake:
         if id_ in self._recorded:
             raise _still_recorded(id_)
         folder = self._folder / id_
-        if not folder.is_dir() or self._finished(id_):
+        if not folder.is_dir() or self._settled(id_):
             raise KeyError(f"No unfinished recording {id_!r} in {self._path}; there are {self.ids()}.")
         return folder
 
@@ -109,7 +109,7 @@ class Intake:
         check_id(id_)
         try:
             self._root.create(durable=self._durable)
-            if self._lock.acquire(_WAIT_S if not self.ids() else 0.0):
+            if self._lock.acquire(_GLANCE_S if self.ids() else _WAIT_S):
                 for left in self._path.glob(f"{_REMOVED}*"):  # whoever removed it died meanwhile
                     shutil.rmtree(left, ignore_errors=True)
                 return self._lock
@@ -130,10 +130,9 @@ class Intake:
         if id_ in self._recorded:
             raise _still_recorded(id_)
         for left in self.ids():
-            if self._finished(left):  # its writer died after the commit
+            if self._settled(left):  # its writer died after the commit
                 shutil.rmtree(self._folder / left)
-        if self._finished(id_):
-            raise StoreError(f"Episode {id_} exists already in {self._path}; choose another id or remove it.")
+        self.refuse_existing(id_)
         if os.path.lexists(self._path / id_):
             raise StoreError(
                 f"Episode {id_} cannot be put into {self._path}, which holds a file of that name."
@@ -147,6 +146,24 @@ class Intake:
         shutil.rmtree(folder, ignore_errors=True)
         make_folder(folder, durable=self._durable)
         return folder
+
+    def refuse_existing(self, id_: str) -> None:
+        """Refuse to make a second episode of an id.
+
+        Raises:
+            StoreError: There is one.
+        """
+        if self._finished(id_):
+            also = " An unfinished recording of it stays." if os.path.lexists(self._folder / id_) else ""
+            raise StoreError(
+                f"Episode {id_} exists already in {self._path}; choose another id or remove it.{also}"
+            )
+
+    def _settled(self, id_: str) -> bool:
+        """Whether a recording became an episode; one of its id that came from elsewhere says nothing."""
+        folder = self._folder / id_
+        published = target(folder).parent.is_dir() and not target(folder).is_dir()
+        return self._finished(id_) and (published or not (folder / JOURNAL).exists())
 
     def begin(self, id_: str) -> Path:
         """Make the folder of a recording that lasts; `end` it. Raises what `new` does."""
@@ -167,7 +184,7 @@ class Intake:
         """
         id_ = str(recording.facts["id"])
         folder = target(recording.folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder.parent, ignore_errors=True)
         try:
             facts = {**recording.facts, "outcome": outcome, **self._root.context()}
             try:
@@ -175,7 +192,7 @@ class Intake:
                 if read_back:
                     _read_back(folder)
             except (StoreError, ValueError, LookupError) as error:
-                shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(folder.parent, ignore_errors=True)
                 raise StoreError(
                     f"Recording {id_} stays as it was: the episode made of it cannot be read. {error}"
                 ) from error
@@ -204,6 +221,7 @@ class Intake:
         target(folder).rename(self._path / folder.name)
         if self._durable:
             sync_folder(self._path)
+        (folder / JOURNAL).unlink(missing_ok=True)  # first, or what is left would look unfinished
         shutil.rmtree(folder)
         if not any(self._folder.iterdir()):
             self._folder.rmdir()

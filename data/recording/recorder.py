@@ -187,7 +187,7 @@ class Recorder:
         except OSError as error:
             raise self._unwritable(error) from error
         except BaseException:  # such as Ctrl-C: what was taken out is lost, and nothing may follow it
-            self.close()
+            self._end()
             raise
         self._flushed = len(self._builder)
         self._samples = self._others = 0
@@ -215,17 +215,28 @@ class Recorder:
             facts = {**recording.facts, "metadata": plain(self.metadata | self._repeats.facts())}
             self._commit(replace(recording, facts=facts), outcome)
         finally:
-            self.close()
+            self._end()
         return self.id
 
     def discard(self) -> None:
         """Throw the recording away, as when a person wants to record the episode again."""
         self._needs_open()
         shutil.rmtree(self._files.folder)
-        self.close()
+        self._end()
 
     def close(self) -> None:
-        """Stop recording; an unfinished recording stays on disk."""
+        """Put all steps on disk and stop recording; an unfinished recording stays, to be recovered.
+
+        Raises:
+            StoreError: The last steps cannot be written; it is closed all the same.
+        """
+        try:
+            if self._open and os.getpid() == self._owner:
+                self.flush()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         if self._open:
             self._open = False
             try:
@@ -242,14 +253,11 @@ class Recorder:
     ) -> None:
         """Keep the steps so far and stop recording."""
         try:
-            if self._open:
-                self.flush()
+            self.close()
         except StoreError:
             if kind is None:
                 raise
             logger.exception("Episode %s: its last steps are lost", self.id)
-        finally:
-            self.close()
 
     def _all_kept(self, group: str, given: Mapping[str, ArrayLike]) -> dict[str, ArrayLike]:
         return {key: self._kept(f"{group}/{check_key(key)}", value) for key, value in given.items()}
@@ -272,7 +280,7 @@ class Recorder:
             raise StoreError(f"The recorder of episode {self.id} is closed; start another one.")
 
     def _unwritable(self, error: OSError) -> StoreError:
-        self.close()
+        self._end()
         return StoreError(
             f"Episode {self.id}: what came from step {self._flushed} on cannot be written "
             f"({error.strerror}). Everything before is safe: make room, then recover or discard it."

@@ -55,10 +55,9 @@ class Writer:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             try:
-                recorder.flush()
+                recorder.close()
             except StoreError as error:
                 logger.error("%s", error)  # noqa: TRY400 - a traceback would bury what it says
-            recorder.close()
 
     def _do_open(self, facts: dict[str, Any], _: Arrays) -> None:
         features = facts["features"]

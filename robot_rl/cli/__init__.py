@@ -38,6 +38,13 @@ COMMANDS = {
     "doctor": _Command("robot_rl.cli.doctor", "say what works here and what is missing"),
 }
 
+_RESUME = "the same command with --resume goes on from the last checkpoint"
+_AFTER_CTRL_C = {
+    **dict.fromkeys(("demo", "collect", "train", "refine"), _RESUME),
+    "study": "the same command goes on; finished cells are kept",
+}
+_OTHERWISE = "nothing half written counts, so the same command can be called again"
+
 # What callers can cause. Anything else is our mistake and is shown with its traceback.
 EXPECTED_ERRORS = (ValueError, TypeError, OSError, ImportError, RuntimeError, StoreError)
 
@@ -97,7 +104,7 @@ def _run(name: str, words: list[str], *, debug: bool) -> int:
     except SystemExit as stop:  # tyro ends the process after help and after errors in the command line
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:
-        return _fail("stopped by Ctrl-C; commands that take --resume go on from the last checkpoint", 130)
+        return _fail(f"stopped by Ctrl-C; {_AFTER_CTRL_C.get(name, _OTHERWISE)}", 130)
     except EXPECTED_ERRORS as error:
         if debug:
             raise

@@ -1,6 +1,8 @@
 """Recordings that are not finished, or not as they should be."""
 
+import fcntl
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from data.errors import LockedStoreError, StoreError
 from data.features import Feature
 from data.records import Chunk, Outcome, Step
 from data.store import EpisodeStore, Partial
-from tests.data.episodes import episode, fill_streams, observation, record
+from tests.data.episodes import die, episode, fill_streams, observation, record
 
 
 def test_an_unfinished_recording_is_reported_recovered_or_discarded(store):
@@ -29,7 +31,7 @@ def test_an_unfinished_recording_is_reported_recovered_or_discarded(store):
 
 
 def test_what_ends_a_recording_is_said(store):
-    record(store, "d", 70).close()
+    die(record(store, "d", 70))
     folder = store.path / ".recording/d"
 
     def because():
@@ -52,7 +54,7 @@ def test_what_ends_a_recording_is_said(store):
 
 
 def test_a_recording_can_be_made_again(store):
-    record(store, "d", 30).close()
+    die(record(store, "d", 30))
     store.discard("d")
     record(store, "d", 5).finish("failure")
     again = record(store, "e", 30)
@@ -64,7 +66,7 @@ def test_a_recording_can_be_made_again(store):
 
 
 def test_a_damaged_piece_of_a_recording_ends_what_is_recovered(store):
-    record(store, "d", 70).close()
+    die(record(store, "d", 70))
     piece = store.path / ".recording/d/segment-000001.npz"
     content = bytearray(piece.read_bytes())
     content[-200] ^= 1
@@ -73,7 +75,7 @@ def test_a_damaged_piece_of_a_recording_ends_what_is_recovered(store):
 
 
 def test_a_journal_line_that_was_cut_off_does_not_count(store):
-    record(store, "d", 50).close()
+    die(record(store, "d", 50))
     journal = store.path / ".recording/d/journal.jsonl"
     journal.write_text(journal.read_text()[:-10])
     assert store.partials() == [Partial("d", 20, active=False)]
@@ -81,7 +83,7 @@ def test_a_journal_line_that_was_cut_off_does_not_count(store):
 
 @pytest.mark.parametrize("broken", [b"\xff", b"{}", b"[1]", b"null", b"{"])
 def test_a_damaged_journal_line_ends_what_is_recovered_and_no_other_is_lost(store, broken):
-    record(store, "d", 70).close()
+    die(record(store, "d", 70))
     journal = store.path / ".recording/d/journal.jsonl"
     lines = journal.read_bytes().split(b"\n")
     lines[2] = broken
@@ -91,7 +93,7 @@ def test_a_damaged_journal_line_ends_what_is_recovered_and_no_other_is_lost(stor
 
 
 def test_a_digit_that_flipped_in_the_journal_ends_what_is_recovered(store):
-    record(store, "d", 70).close()
+    die(record(store, "d", 70))
     journal = store.path / ".recording/d/journal.jsonl"
     content = journal.read_bytes()
     assert content.count(b'"steps": 40') == 1
@@ -106,13 +108,13 @@ def without_checksums(journal, change=lambda text: text):
 
 
 def test_a_journal_of_an_earlier_release_has_no_checksums_and_is_recovered(store):
-    record(store, "d", 70).close()
+    die(record(store, "d", 70))
     without_checksums(store.path / ".recording/d/journal.jsonl")
     assert len(store.recover("d")) == 60
 
 
 def test_a_recording_stays_when_the_episode_made_of_it_cannot_be_read(store):
-    record(store, "d", 70).close()
+    die(record(store, "d", 70))
     journal = store.path / ".recording/d/journal.jsonl"
     without_checksums(journal, lambda text: text.replace('"steps": 60', '"steps": 61'))
     with pytest.raises(StoreError, match=r"Recording d stays as it was: .*says 61 steps, its arrays hold 60"):
@@ -315,3 +317,66 @@ def test_a_flush_that_is_broken_off_ends_the_recording_before_it(store, monkeypa
         add(recorder, 3, np.ones(3))
     monkeypatch.undo()
     assert store.recover("one").action[:, 0].tolist() == [0, 1]
+
+
+def test_a_recording_stays_when_an_episode_of_its_id_is_copied_in(store):
+    left = die(record(store, "d", 70))
+    copied = store.path / "d"
+    shutil.copytree(store.path / "a", copied)
+    store.write(episode("f"))
+    record(store, "g", 30).finish()
+    assert store.partials() == [Partial("d", 60, active=False)]
+    for again in (lambda: store.recover("d"), lambda: store.write(episode("d"))):
+        with pytest.raises(StoreError, match=r"d exists already.* unfinished recording of it stays"):
+            again()
+    shutil.rmtree(copied)
+    assert len(store.recover("d")) == 60
+    assert not left.exists()
+
+
+def test_what_a_writer_left_that_died_right_after_the_commit_is_no_recording(store, monkeypatch):
+    remove = shutil.rmtree
+
+    def killed(folder, **options):
+        if folder.name == "d" and "d" in store:
+            raise SystemExit
+        remove(folder, **options)
+
+    for before in (False, True):  # the journal was removed
+        monkeypatch.setattr("data.recording.intake.shutil.rmtree", killed)
+        if before:
+            monkeypatch.setattr("pathlib.Path.unlink", lambda *_, **__: None)
+        with pytest.raises(SystemExit):
+            record(store, "d", 30).finish()
+        monkeypatch.undo()
+        left = store.path / ".recording/d"
+        assert (left / "journal.jsonl").exists() == before
+        assert store.partials() == []
+        with pytest.raises(KeyError, match="No unfinished recording 'd'"):
+            store.recover("d")
+        store.write(episode("f"))
+        assert not left.exists()
+        for id_ in "df":
+            store.remove(id_)
+
+
+def test_looking_for_recordings_keeps_nobody_from_recording(store, monkeypatch):
+    die(record(store, "d", 30))
+    with (store.path / "zarr.json").open() as looker:
+        fcntl.flock(looker, fcntl.LOCK_SH)
+        monkeypatch.setattr("data.lock.time.sleep", lambda _: looker.close())  # it has seen enough
+        store.recorder(id="e", task="t").discard()
+    monkeypatch.undo()
+
+
+def test_two_who_look_do_not_take_each_other_for_a_recorder(store):
+    die(record(store, "d", 30))
+    with (store.path / "zarr.json").open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # as who looks at this moment
+        assert store.partials() == [Partial("d", 20, active=False)]
+
+
+def test_closing_a_recorder_keeps_every_step(store):
+    record(store, "d", 33).close()
+    assert store.partials() == [Partial("d", 33, active=False)]
+    assert len(store.recover("d")) == 33
