@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
     from data.records import Episode
 
-_FORMAT = "robot-rl episodes"
+FORMAT = "robot-rl episodes"
+_AGAIN = "Restore it from a copy, or let `robot-rl data recover` make it again from the episodes."
 
 
 def is_store(folder: Path) -> bool:
     """Whether the ``zarr.json`` of a folder says that it is an episode store."""
     try:
         attributes = json.loads((folder / "zarr.json").read_bytes())["attributes"]
-        return bool(attributes["format"] == _FORMAT)
+        return bool(attributes["format"] == FORMAT)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -70,16 +71,17 @@ class StoreRoot:
             root = group_attributes(self._file.read_bytes())
         except OSError:
             raise StoreError(
-                f"There is no episode store at {self._path}; check the path, or collect episodes first."
+                f"There is no episode store at {self._path}; check the path, or collect episodes first. "
+                f"Where only {self._file.name} is lost, `robot-rl data recover` makes it again from episodes."
             ) from None
         except ZarrFileError as error:
-            raise StoreError(f"{self._path} is no episode store: {error}.") from error
-        if root.get("format") != _FORMAT:
+            raise StoreError(f"{self._path} is no episode store: {error}. {_AGAIN}") from error
+        if root.get("format") != FORMAT:
             raise StoreError(f"{self._path} is a Zarr group but no episode store.")
         if "sha256" in root and root.pop("sha256") != digest_of(root):  # earlier releases wrote none
             raise StoreError(
                 f"{self._file} was changed after it was written: what the store says of its features and "
-                "actions cannot be trusted. Restore it from a copy; the episodes beside it are not affected."
+                f"actions cannot be trusted. The episodes beside it are not affected. {_AGAIN}"
             )
         return root
 
@@ -99,9 +101,10 @@ class StoreRoot:
         others = any(not entry.name.startswith(".") for entry in self._path.iterdir())
         if others and not self.exists:  # it may have come at this moment
             raise StoreError(
-                f"{self._path} holds other files and no episodes; choose an empty or new folder."
+                f"{self._path} holds other files and no {self._file.name} of a store; choose an empty or new "
+                "folder. Where these are episodes, `robot-rl data recover` makes it again from them."
             )
-        attributes = {"format": _FORMAT, "version": 1, **self.given}
+        attributes = {"format": FORMAT, "version": 1, **self.given}
         content = group_bytes({**attributes, "sha256": digest_of(attributes)})
         if not write_new_bytes(self._file, content):  # another program was first: what it declares counts
             self._compare(self.read())

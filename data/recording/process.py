@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 QUEUE_BYTES = 256 << 20
 _PATIENCE_S = 600.0
+_CLOSE_S = 60.0
 _POLL_S = 0.002
 _ERRORS: Mapping[str, type[Exception]] = {
     "LockedStoreError": LockedStoreError,
@@ -170,11 +171,16 @@ class RecordingProcess:
         self.until(lambda: self._answered(kind), kind)
 
     def close(self) -> None:
-        """Write what is in the queue, leave an unfinished recording to be recovered, and end the process."""
+        """Write what is in the queue, leave an unfinished recording to be recovered, and end the process.
+
+        Raises:
+            StoreError: The process read nothing for a minute; it may be closed again when it goes on.
+        """
         if self._open:
+            self._ring.end()
+            self._wait()
             self._open = False
             self._ring.close()
-            self._process.wait()
             self._replies.close()
 
     def __enter__(self) -> Self:
@@ -225,10 +231,31 @@ class RecordingProcess:
                 logger.error("The writing process failed: %s", reply["failed"])
         return replies
 
+    def _wait(self) -> None:
+        """Wait until the process ends, as long as it reads on."""
+        before = self._ring.waiting
+        while True:
+            try:
+                self._process.wait(_CLOSE_S)
+            except subprocess.TimeoutExpired as error:
+                now = self._ring.waiting
+                if now == before:
+                    raise StoreError(
+                        f"The writing process {self.pid} has read nothing for {_CLOSE_S:g} s and has {now} "
+                        f"bytes to write. Nothing is lost as long as it lives: if it was stopped, "
+                        f"`kill -CONT {self.pid}` lets it go on, and it ends by itself."
+                    ) from error
+                before = now
+            else:
+                return
+
     def _gone(self) -> StoreError:
-        code = self._process.wait()
+        try:
+            how = f"ended with code {self._process.wait(_CLOSE_S)}"
+        except subprocess.TimeoutExpired:
+            how = "takes nothing more"
         return StoreError(
-            f"The writing process ended with code {code}. What it had flushed can be recovered: see "
+            f"The writing process {how}. What it had flushed can be recovered: see "
             "EpisodeStore.partials; start another RecordingProcess to go on."
         )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -58,6 +60,7 @@ class QueuedRecorder:
         self._late: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
         self._held: tuple[Step, dict[str, Any], dict[str, Any]] | None = None
         self._missing = 0
+        self._moment = (time.monotonic(), time.time())
         self._steps = 0
         self._lost: list[int] = []
         self._open = True
@@ -94,6 +97,8 @@ class QueuedRecorder:
         """
         self._needs_open()
         given, further = _checked(next_observation), _checked(extra or {})
+        if math.isfinite(step.monotonic_time) and math.isfinite(step.wall_time):
+            self._moment = (step.monotonic_time, step.wall_time)
         sent = self._caught_up() and self._offer_step(step, given, further)
         self._steps += 1
         if sent:
@@ -225,9 +230,10 @@ class QueuedRecorder:
         )
 
     def _gap(self, step: Step) -> Event:
+        at, wall = self._moment  # a clock that failed gives no number, which an event needs
         return Event(
-            time=step.monotonic_time,
-            wall_time=step.wall_time,
+            time=step.monotonic_time if math.isfinite(step.monotonic_time) else at,
+            wall_time=step.wall_time if math.isfinite(step.wall_time) else wall,
             kind=EventKind.NOTE,
             because=f"the recording queue was full: {self._missing} steps before this one are missing",
             data={"dropped_steps": self._missing},

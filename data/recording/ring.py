@@ -54,7 +54,7 @@ class RingSender:
             undo.pop_all()
         self._sent = self._read_to = 0
         self._gone = False
-        self._open = True
+        self._sending = self._open = True
         _SENDERS.add(self)
 
     @property
@@ -77,7 +77,7 @@ class RingSender:
             BrokenPipeError: The receiver is gone, or this is a fork of the sender.
             ValueError: It is larger than the ring.
         """
-        if not self._open:
+        if not self._sending:
             raise BrokenPipeError("This end of the ring is closed.")
         length = sum(len(part) for part in parts)
         if length > self.size:
@@ -106,11 +106,17 @@ class RingSender:
         for handle in self.child_handles:
             os.close(handle)
 
+    def end(self) -> None:
+        """Tell the receiver that nothing follows; `waiting` goes on to say what it has not read yet."""
+        if self._sending:
+            self._sending = False
+            os.close(self._places)
+
     def close(self) -> None:
-        """Tell the receiver that nothing follows; does nothing the second time."""
+        """End, and give the memory back; does nothing the second time."""
+        self.end()
         if self._open:
             self._open = False
-            os.close(self._places)
             os.close(self._positions)
             self._memory.close()
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 class RecoverConfig:
     """List recordings that were not finished, and make episodes of those that are named.
 
+    A file of the store itself that is lost or damaged is made again first, from what the episodes repeat.
     An episode that is recovered has the outcome unknown and ends with the last step that is whole.
     """
 
@@ -43,14 +44,17 @@ class RecoverConfig:
 
 
 def _recover(words: list[str]) -> int:
+    from data.root_repair import repair_root
     from data.store import EpisodeStore
 
     config = parse(RecoverConfig, words, "data recover")
     check_result_file(config.json)
     if config.discard and not (config.id or config.all):
         raise UsageError("data recover --discard needs --id, or --all for every recording")
-    store = EpisodeStore(inside(config.store))
-    store.ids()  # says so when there is no store
+    path = inside(config.store)
+    for note in repair_root(path):
+        say(("repaired", "bold yellow"), f" {note}")
+    store = EpisodeStore(path)
     partials = store.partials()
     known = [partial.id for partial in partials]
     for id_ in config.id:

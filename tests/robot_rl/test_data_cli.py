@@ -14,7 +14,7 @@ from data.records import Step, equal
 from data.store import EpisodeStore
 from robot_rl.cli import main
 from robot_rl.cli.data import MODULES, SUMMARIES
-from tests.data.episodes import episode
+from tests.data.episodes import die, episode
 from tests.data.stores import robots_store, stored
 from tests.data.validate import robot
 
@@ -278,7 +278,7 @@ def test_validate_finds_each_kind_of_damage_and_ends_with_1(tmp_path, capsys, ki
 def unfinished(store):
     """Two recordings whose process died, the second before anything was flushed."""
     for id_, steps in (("torn", 30), ("empty", 0)):
-        record(store, id_, steps).close()
+        die(record(store, id_, steps))
     return store
 
 
@@ -328,7 +328,7 @@ def test_recover_makes_episodes_of_what_is_named_and_says_what_stays(unfinished,
 
 
 def test_recover_says_how_many_steps_have_damaged_pictures(store, tmp_path, capsys):
-    record(store, "torn", 60).close()
+    die(record(store, "torn", 60))
     (pictures,) = (store.path / ".recording/torn").glob("pictures-*")
     content = bytearray(pictures.read_bytes())
     content[len(content) // 2] ^= 1

@@ -1,4 +1,5 @@
 import logging
+import math
 import os
 import resource
 import signal
@@ -113,7 +114,7 @@ def stopped(store):
         process.until(lambda: process.waiting == 0 or None, "the start")
         os.kill(process.pid, signal.SIGSTOP)
         yield process, recorder
-        os.kill(process.pid, signal.SIGCONT)
+        process._process.send_signal(signal.SIGCONT)  # unless it has ended
 
 
 def test_a_full_queue_never_waits_is_counted_and_an_error_at_the_end(stopped, store, caplog):
@@ -147,6 +148,35 @@ def test_a_full_queue_never_waits_is_counted_and_an_error_at_the_end(stopped, st
     )  # no action beside another's picture
     np.testing.assert_array_equal(came, found.action[:, 0] + 1)
     assert found.action[-1, 0] == 54.0
+
+
+def test_closing_does_not_wait_for_ever_for_a_writer_that_was_stopped(stopped, store, monkeypatch):
+    process, recorder = stopped
+    steps_of(recorder, 0, 5)
+    monkeypatch.setattr("data.recording.process._CLOSE_S", 0.05)
+    for again in (process.close, process.close, recorder.close):
+        with pytest.raises(StoreError, match=rf"kill -CONT {process.pid}|takes nothing more"):
+            again()
+    monkeypatch.undo()
+    os.kill(process.pid, signal.SIGCONT)
+    process.close()
+    assert store.partials()[0].steps == 5
+
+
+@pytest.mark.parametrize("clock", [math.nan, math.inf])
+def test_a_gap_before_a_step_whose_clock_failed_is_told(stopped, store, clock):
+    process, recorder = stopped
+    steps_of(recorder, 0, 30)
+    for wall, now in ((clock, clock), (1e9, clock), (clock, 3.0)):
+        step = Step(action=[30], wall_time=wall, monotonic_time=now)
+        recorder.append(step, {"observation.state": np.full(2000, 31.0)})
+    os.kill(process.pid, signal.SIGCONT)
+    process.until(lambda: process.waiting == 0 or None, "the queue")
+    steps_of(recorder, 31, 2)
+    recorder.finish("success", allow_dropped=True)
+    (gap,) = store.read("e").events
+    assert gap.data == {"dropped_steps": recorder.dropped["steps"]}
+    assert (gap.time, gap.wall_time) == (3.0, 1e9 + 31)
 
 
 def test_one_step_that_had_to_wait_for_room_is_not_lost(stopped, store):
