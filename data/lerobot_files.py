@@ -46,7 +46,7 @@ def read_table(path: Path, place: str, columns: Iterable[str] | None = None, **o
             raise DatasetError(
                 f"{place} in {path} announces {rows} rows in {file.stat().st_size} bytes; it is not read."
             )
-        return pq.read_table(file, columns=names, **options)
+        return pq.read_table(file, columns=names, page_checksum_verification=True, **options)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{place} in {path} cannot be read, it may be cut short: {error}") from error
 

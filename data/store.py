@@ -23,7 +23,7 @@ from data.recording.recorder import Recorder
 from data.recording.unfinished import Recording
 from data.steps import Outcome
 from data.store_reader import StoreReader, Summary
-from data.store_root import StoreRoot
+from data.store_root import StoreRoot, action_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,6 +120,7 @@ class EpisodeStore(StoreReader):
         builder = EpisodeBuilder(**facts)
         lock = self._intake.writing(builder.id)
         try:
+            declared = self._root.declared("features")
             return Recorder(
                 builder,
                 self._intake.begin(builder.id),
@@ -128,7 +129,8 @@ class EpisodeStore(StoreReader):
                 lambda: self._intake.end(builder.id),
                 pictures=self.picture_codec,
                 durable=self.durable,
-                features=from_json(self._root.declared("features") or {}),
+                features=from_json(declared) if declared else None,
+                action_size=action_size(self._root.declared("action_spec")),
             )
         except OSError as error:
             lock.release()

@@ -10,6 +10,7 @@ from data.errors import StoreError
 from data.features import Features, differences, from_array, from_json, to_json
 from data.manifest import make_folder, sync_folder, write_new_bytes
 from data.plain import plain
+from data.recording.arriving import other_width
 from data.zarr_files import ZarrFileError, group_attributes, group_bytes
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ def is_store(folder: Path) -> bool:
         return bool(attributes["format"] == FORMAT)
     except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def action_size(action_spec: Mapping[str, Any] | None) -> int | None:
+    """How many numbers an action has; None where its specification does not say."""
+    groups = (action_spec or {}).get("groups")
+    return sum(int(group["size"]) for group in groups) if groups else None
 
 
 class StoreRoot:
@@ -121,17 +128,23 @@ class StoreRoot:
         return {what: self.declared(what) for what in self.given}
 
     def refuse_misfit(self, episode: Episode) -> None:
-        """Refuse an episode whose steps and streams lack a declared feature or hold another form of it.
+        """Refuse an episode that is not what the store declares.
 
         Raises:
-            StoreError: It does; names the feature.
+            StoreError: Its steps and streams lack a declared feature, or hold another form of it; it has an
+                observation that is not declared, so that nobody would know what it means; or its actions have
+                another length. Names each.
         """
+        width = action_size(self.declared("action_spec"))
+        if width not in {None, episode.action.shape[1]}:
+            raise StoreError(other_width(episode.id, episode.action.shape[1], width))
         declared = self.declared("features")
-        if declared is None:
+        if not declared:
             return
         found = {key: from_array(stream.values[0]) for key, stream in episode.streams.items() if len(stream)}
         found |= {key: from_array(rows[0]) for key, rows in episode.observations.items()}
         lines = differences(from_json(declared), found, expected_by="the store", found_in="the episode")
+        lines += [f"{key!r} is not declared." for key in episode.observations if key not in declared]
         if lines:
             raise StoreError(f"Episode {episode.id} does not fit the store: " + " ".join(lines))
 

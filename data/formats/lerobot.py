@@ -11,9 +11,9 @@ from data.errors import DatasetError
 from data.features import from_json
 from data.formats.lerobot_columns import NO_OBSERVATIONS, lerobot_features, rows
 from data.formats.lerobot_import import ReadLeRobot, episode_of, notes
-from data.formats.lerobot_write import SIDECAR, WriteLeRobot, write_lerobot
+from data.formats.lerobot_write import CHECKSUMS, SIDECAR, WriteLeRobot, write_lerobot
 from data.formats.registry import Format, Source
-from data.formats.sidecar import Sidecar
+from data.formats.sidecar import Sidecar, checksum
 from data.layout import episode_from
 from data.lerobot import LeRobotFolder
 
@@ -101,6 +101,7 @@ def _joined(
     for found in folder:
         facts, arrays = sidecar.read(found.id)
         try:
+            sums = dict(facts.pop(CHECKSUMS, {}))  # earlier releases wrote none
             for key, shape in columns.items():
                 path = f"observations/{key}"
                 arrays[path] = np.concatenate([_rows(found, key).reshape(-1, *shape), arrays[path]])
@@ -110,6 +111,9 @@ def _joined(
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _stale(folder, f"episode {found.id}: {error}") from error
         _refuse_other(folder, found, episode)
+        for key in sums.keys() & episode.observations.keys():
+            if checksum(episode.observations[key][: len(found)]) != sums[key]:
+                raise _stale(folder, f"episode {found.id} has another {key}")
         yield episode
 
 

@@ -15,7 +15,7 @@ from data.features import from_array, to_json
 from data.formats.compare import refuse_misfit
 from data.formats.extras import require
 from data.formats.lerobot_columns import Columns, choose, lerobot_features, rows
-from data.formats.sidecar import SidecarWriter
+from data.formats.sidecar import SidecarWriter, checksum
 from data.formats.target import new_target
 from data.layout import check_key, episode_arrays, episode_facts
 from data.records import Outcome, Source
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from data.features import Feature, Features
     from data.records import Episode
 
+CHECKSUMS = "columns_sha256"
+"""Fact of an episode in the sidecar: checksums of observations that lie in LeRobot's files, by key."""
 SIDECAR = "meta/robot_rl_episodes.parquet"
 """Where in a dataset the sidecar lies; LeRobot leaves the file alone."""
 _RATE_SLACK = 0.02
@@ -157,7 +159,7 @@ class _Writer:
             dataset.add_frame({**frame, "task": episode.task})
         # One process for each camera, which is LeRobot's default, costs more than it saves here.
         dataset.save_episode(parallel_encoding=False)
-        sidecar.add(number, episode_facts(episode), self._apart(episode))
+        sidecar.add(number, {**episode_facts(episode), CHECKSUMS: self._sums(episode)}, self._apart(episode))
         self._off_rate += abs(_measured(episode) / self.fps - 1.0) > _RATE_SLACK
         self._paused += int((episode.source == Source.PAUSED).sum())
         self._no_reward += int(np.isnan(episode.reward).sum())
@@ -168,6 +170,10 @@ class _Writer:
         for key in (*self.columns.pictures, *self.columns.arrays):
             arrays[f"observations/{key}"] = episode.observations[key][len(episode) :]
         return arrays
+
+    def _sums(self, episode: Episode) -> dict[str, str]:
+        exact = self.columns.arrays if self._video else (*self.columns.pictures, *self.columns.arrays)
+        return {key: checksum(episode.observations[key][: len(episode)]) for key in exact}
 
 
 def _quiet(stack: contextlib.ExitStack) -> None:

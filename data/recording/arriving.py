@@ -19,17 +19,44 @@ if TYPE_CHECKING:
     from data.recording.files import RecordingFiles
 
 
+def other_width(id_: str, found: int, declared: int | None) -> str:
+    """What is said of an episode whose actions have another length than the store declares."""
+    return f"Episode {id_} does not fit the store: its actions have {found} numbers; {declared} are declared."
+
+
 class Declared:
-    """Sensors that a store declares, each held to its form when it first comes.
+    """Sensors and actions that a store declares, each held to its form when it first comes.
 
     Args:
         id_: Name of the episode.
-        features: What has to be among its observations and streams.
+        features: What has to be among its observations and streams; anything may be when None.
+        width: How many numbers an action has; any when None.
     """
 
-    def __init__(self, id_: str, features: Features) -> None:
+    def __init__(self, id_: str, features: Features | None, width: int | None) -> None:
         self._id = id_
-        self._missing = dict(features)
+        self._features = features
+        self._missing = dict(features or {})
+        self._width = width
+
+    def check_observation(self, key: str, value: ArrayLike) -> None:
+        """Take note that a sensor came with the steps.
+
+        Raises:
+            StoreError: It is not declared where others are, or has another form.
+        """
+        if self._features is not None and key not in self._features:
+            raise StoreError(f"Episode {self._id} does not fit the store: {key!r} is not declared.")
+        self.check(key, value)
+
+    def check_action(self, action: ArrayLike) -> None:
+        """Compare an action with what the store declares.
+
+        Raises:
+            StoreError: It has another length.
+        """
+        if self._width not in {None, np.size(action)}:
+            raise StoreError(other_width(self._id, np.size(action), self._width))
 
     def check(self, key: str, value: ArrayLike) -> None:
         """Take note that a sensor came.

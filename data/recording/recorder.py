@@ -56,7 +56,9 @@ class Recorder:
         close: Called once when nothing more is going to be written.
         pictures: How pictures are stored.
         durable: Whether a flush waits for the disk itself.
-        features: What has to be among the observations and streams.
+        features: What has to be among the observations and streams, and all that observations may hold; None
+            when nothing is declared.
+        action_size: How many numbers an action has; any when None.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Recorder:
         pictures: PictureCodec | None = None,
         durable: bool = False,
         features: Features | None = None,
+        action_size: int | None = None,
     ) -> None:
         if flush_every < 1:
             raise ValueError(f"flush_every is {flush_every}; at least 1 step is needed.")
@@ -78,7 +81,7 @@ class Recorder:
         self._commit = commit
         self._close = close
         self._files = RecordingFiles(folder, pictures or PictureCodec(), durable=durable)
-        self._declared = Declared(builder.id, features or {})
+        self._declared = Declared(builder.id, features, action_size)
         self._repeats = Repeats(self._files)
         self._open = True
         self._owner = os.getpid()
@@ -103,11 +106,11 @@ class Recorder:
         """Take the observation of the reset; see `EpisodeBuilder.start`.
 
         Raises:
-            StoreError: A sensor that the store declares has another form.
+            StoreError: A sensor that the store declares has another form, or one comes that it does not.
         """
         self._needs_open()
         for key, value in observation.items():
-            self._declared.check(key, value)
+            self._declared.check_observation(key, value)
         self._builder.start(self._all_kept("observations", observation))
 
     def append(
@@ -119,9 +122,11 @@ class Recorder:
         """Add one step; see `EpisodeBuilder.append`.
 
         Raises:
-            StoreError: The steps cannot be written, or the recorder is closed.
+            StoreError: The steps cannot be written, the recorder is closed, or the action has another length
+                than the store declares.
         """
         self._needs_open()
+        self._declared.check_action(step.action)
         given = self._all_kept("observations", next_observation)
         self._builder.append(step, given, self._all_kept("extra", extra or {}))
         if len(self) - self._flushed >= self._flush_every:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from robot_rl.cli import unknown
 from robot_rl.cli.data_bar import bar, inside
-from robot_rl.cli.output import say
+from robot_rl.cli.output import counted, say
 from robot_rl.cli.parsing import UsageError, parse
 from robot_rl.progress import stage
 from robot_rl.result_file import check_result_file, write_result_file
@@ -127,7 +127,7 @@ def _split(words: list[str]) -> int:
     with bar("Splitting", source, config.format) as progress:
         done = split(source, config.out, part_of, format=config.format, read=config.read, progress=progress)
     for path, count in done.counts.items():
-        say(f"{count} episodes in {path}")
+        say(f"{counted(count, 'episode')} in {path}")
     _notes(done.notes)
     return 0
 
@@ -148,7 +148,7 @@ def _merge(words: list[str]) -> int:
     for old, new in done.renamed.items():
         say(f"{old} is now {new}")
     for path, count in done.counts.items():
-        say(f"{count} episodes in {path}")
+        say(f"{counted(count, 'episode')} in {path}")
     _notes(done.notes)
     return 0
 

@@ -59,7 +59,8 @@ def _recover(words: list[str]) -> int:
     known = [partial.id for partial in partials]
     for id_ in config.id:
         if id_ not in known:
-            raise UsageError(unknown("recording", id_, known))
+            none = f"there is no recording {id_!r}: all were finished"
+            raise UsageError(unknown("recording", id_, known) if known else none)
     chosen = known if config.all else list(dict.fromkeys(config.id))
     _show(partials)
     steps = {partial.id: partial.steps for partial in partials if partial.id in chosen}

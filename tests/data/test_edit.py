@@ -49,7 +49,9 @@ def test_features_that_differ_are_named(tmp_path):
     ):
         merge([a.path, b.path], tmp_path / "all")
     fewer = {key: feature for key, feature in robot.FEATURES.items() if "wrench" not in key}
-    c = store_of(tmp_path / "c", ["c-0"], features=fewer)
+    bare = robot.episode("c-0", steps=5, streams=False)
+    bare = replace(bare, observations={key: bare.observations[key] for key in fewer})
+    c = stored(tmp_path / "c", [bare], features=fewer, action_spec=robot.ACTION_SPEC)
     with pytest.raises(DatasetError, match=r"'observation\.wrench' is in .*a but not in .*c"):
         merge([c.path, a.path], tmp_path / "all")
 

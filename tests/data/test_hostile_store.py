@@ -8,7 +8,7 @@ import pytest
 
 from data.episode_folder import GROUP_FILE, check_pictures, digest_of
 from data.errors import DamagedEpisodeError, StoreError
-from data.features import Feature
+from data.features import Feature, from_array
 from data.images import PictureCodec
 from data.manifest import sha256_bytes
 from data.packing import pack
@@ -204,7 +204,8 @@ def test_what_is_no_file_is_never_read_from(store, name, kind):
 
 
 def test_a_byte_that_flipped_in_what_the_store_declares_is_found(tmp_path):
-    features = {"observation.state": Feature((5,), "float32", "rad", tuple("abcde"))}
+    features = {key: from_array(rows[0]) for key, rows in episode().observations.items()}
+    features["observation.state"] = Feature((5,), "float32", "rad", tuple("abcde"))
     store = stored(tmp_path / "s", [episode()], features=features)
     file = store.path / GROUP_FILE
     content = file.read_bytes()

@@ -15,7 +15,7 @@ import zarr
 
 from data.episode_folder import GROUP_FILE, read_facts
 from data.errors import DamagedEpisodeError, LockedStoreError, StoreError
-from data.features import Feature
+from data.features import Feature, from_array
 from data.manifest import sha256_bytes, write_new_bytes
 from data.records import Outcome, Step, equal
 from data.store import EpisodeStore, Partial
@@ -206,7 +206,8 @@ def test_other_folders_are_left_alone(tmp_path):
 
 
 def test_features_and_action_are_kept_and_others_refused(tmp_path):
-    features = {"observation.state": Feature((5,), "float32", "rad", tuple("abcde"))}
+    features = {key: from_array(rows[0]) for key, rows in episode().observations.items()}
+    features["observation.state"] = Feature((5,), "float32", "rad", tuple("abcde"))
     store = EpisodeStore(tmp_path / "s", features=features, action_spec={"rate_hz": 20.0})
     store.write(episode())
     again = EpisodeStore(tmp_path / "s")
@@ -225,10 +226,35 @@ def test_an_episode_without_a_declared_sensor_is_refused(tmp_path):
     assert len(store) == 0
 
 
+def test_an_episode_with_an_observation_that_is_not_declared_is_refused(tmp_path):
+    features = {"observation.state": Feature((5,), "float32")}
+    store = EpisodeStore(tmp_path / "s", features=features)
+    with pytest.raises(StoreError, match=r"Episode one does not fit.*'observation.wrench' is not declared"):
+        store.write(episode())
+    assert len(store) == 0
+
+
+def test_an_episode_whose_actions_have_another_length_is_refused(tmp_path):
+    spec = {"groups": [{"name": "arm", "size": 7}], "rate_hz": 20.0}
+    store = EpisodeStore(tmp_path / "s", action_spec=spec)
+    with pytest.raises(StoreError, match=r"Episode one does not fit.*have 3 numbers; 7 are declared"):
+        store.write(episode())
+    recorder = store.recorder(id="r", task="t")
+    recorder.start({"observation.state": np.zeros(5, np.float32)})
+    with pytest.raises(StoreError, match=r"Episode r does not fit.*have 1 numbers; 7 are declared"):
+        recorder.append(
+            Step(action=[0], wall_time=0.0, monotonic_time=0.0),
+            {"observation.state": np.zeros(5, np.float32)},
+        )
+    assert len(recorder) == 0
+    recorder.close()
+    assert len(store) == 0
+
+
 def test_a_declared_sensor_may_be_a_stream(tmp_path):
-    wrench = {"observation.wrench": Feature((6,), "float32")}
+    features = {key: from_array(rows[0]) for key, rows in episode().observations.items()}
     store = EpisodeStore(
-        tmp_path / "s", features=wrench | {"observation.images.gel": Feature((6, 4, 3), "uint8")}
+        tmp_path / "s", features=features | {"observation.images.gel": Feature((6, 4, 3), "uint8")}
     )
     store.write(streaming_episode())
     with pytest.raises(StoreError, match=r"observation\.images\.gel.*missing"):
@@ -471,7 +497,7 @@ def test_a_write_that_breaks_off_leaves_nothing(store, monkeypatch, error):
 
 
 def test_two_programs_that_make_one_store_agree_on_what_it_declares(tmp_path, monkeypatch):
-    features = {"observation.state": Feature((5,), "float32")}
+    features = {key: from_array(rows[0]) for key, rows in episode().observations.items()}
     first = EpisodeStore(tmp_path / "s", features=features)
     late = EpisodeStore(tmp_path / "s")
     begun = []

@@ -120,7 +120,9 @@ def test_split_and_merge_give_back_what_there_was(store, tmp_path, capsys):
     out = tmp_path / "parts"
     words = ["data", "split", str(store.path), "--out", str(out), "--parts", "train", "0.67", "val", "0.33"]
     assert main(words) == 0
-    assert "2 episodes in" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 episodes in" in said
+    assert "1 episode in" in said
     merged = tmp_path / "merged"
     assert main(["data", "merge", str(out / "train"), str(out / "val"), "--out", str(merged)]) == 0
     assert EpisodeStore(merged).ids() == store.ids()
@@ -323,6 +325,8 @@ def test_recover_makes_episodes_of_what_is_named_and_says_what_stays(unfinished,
     assert "empty: removed" in capsys.readouterr().out
     assert main(["data", "recover", str(tmp_path / "run")]) == 0
     assert "every recording was finished" in capsys.readouterr().out
+    assert main(["data", "recover", str(tmp_path / "run"), "--id", "torn"]) == 2
+    assert "there is no recording 'torn': all were finished" in capsys.readouterr().err
     assert main(["data", "recover", str(tmp_path / "nowhere")]) == 1
     assert "There is no episode store" in capsys.readouterr().err
 

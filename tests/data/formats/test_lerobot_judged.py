@@ -159,7 +159,8 @@ def test_lerobots_edit_tool_deletes_splits_and_merges_it(lerobot, written, tmp_p
 
 
 @pytest.mark.parametrize(
-    "key", ["next.reward", "intervention", "next.success", "robot_rl.source", "action.base"]
+    "key",
+    ["next.reward", "intervention", "next.success", "robot_rl.source", "action.base", "observation.state"],
 )
 def test_a_column_that_was_changed_in_place_is_not_passed_over(lerobot, written, tmp_path, key):
     shutil.copytree(written, tmp_path / "set")
@@ -174,6 +175,18 @@ def test_a_column_that_was_changed_in_place_is_not_passed_over(lerobot, written,
     with pytest.raises(DatasetError, match=rf"does not belong .* episode 0 has another {key}"):
         list(open_source(tmp_path / "set").episodes)
     assert len(list(open_source(tmp_path / "set", sidecar="ignore").episodes)) == 3
+
+
+def test_a_picture_that_was_exchanged_in_place_is_not_passed_over(lerobot, written, tmp_path):
+    shutil.copytree(written, tmp_path / "set")
+    (file,) = (tmp_path / "set/data").rglob("*.parquet")
+    table = pq.read_table(file)
+    order = [*range(4), 5, 4, *range(6, len(table))]
+    place = table.schema.get_field_index(CAMERA)
+    pq.write_table(table.set_column(place, table.schema.field(CAMERA), table[CAMERA].take(order)), file)
+    with pytest.raises(DatasetError, match=rf"does not belong .* episode 0 has another {CAMERA}"):
+        list(open_source(tmp_path / "set").episodes)
+    assert len(list(open_source(tmp_path / "set", cameras=False).episodes)) == 3
 
 
 def test_a_column_that_was_added_is_said_to_be_left_out(lerobot, written, tmp_path):

@@ -81,7 +81,7 @@ def test_a_damaged_episode_stops_reading_unless_it_may_be_left_out(store):
 def test_what_is_of_no_known_format_is_told_what_was_looked_for(tmp_path):
     (tmp_path / "a.txt").write_text("hello")
     with pytest.raises(
-        DatasetError, match=r"a.txt is of no known format.*\n  zarr: a folder with a zarr.json"
+        DatasetError, match=r"a.txt is of no known format.* zarr: a folder with a zarr.json[^;]*; "
     ):
         detect(tmp_path / "a.txt")
     with pytest.raises(FileNotFoundError, match=r"nothing at .*gone"):
