@@ -6,14 +6,15 @@ import pytest
 
 from data.episode_folder import GROUP_FILE
 from data.errors import LockedStoreError, StoreError
-from data.features import Feature
+from data.features import Feature, from_array
 from data.root_repair import needs_repair, repair_root
 from data.store import EpisodeStore
 from robot_rl.cli import main
 from tests.data.episodes import episode
 from tests.data.stores import stored
 
-FEATURES = {"observation.state": Feature((5,), "float32", "rad", tuple("abcde"))}
+FEATURES = {key: from_array(rows[0]) for key, rows in episode().observations.items()}
+FEATURES["observation.state"] = Feature((5,), "float32", "rad", tuple("abcde"))
 SPEC = {"rate_hz": 20.0}
 
 
