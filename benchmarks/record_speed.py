@@ -9,13 +9,14 @@ Three parts:
    gigabytes per hour, what was dropped, and processor time. `--paced` keeps to real time (and then drops can
    happen); otherwise the samples come as fast as the writer takes them.
 
+What the machine does to anybody shows in a plain copy of a picture, timed after each picture in one loop.
+
 Pictures are a made-up scene that moves a pixel per frame, with sensor noise of two levels: harder to pack
 than what real cameras send through a video encoder, and much harder than a clean rendering.
 """
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import resource
 import shutil
@@ -29,22 +30,27 @@ import numpy as np
 from harness import Amount, Contestant, Stopwatch, measure, parser, publish
 
 from data.images import PictureCodec
+from data.recording.process import RecordingProcess
+from data.recording.realtime import realtime
 from data.records import Step
 from data.store import EpisodeStore
-from data.writer import RecordingProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from data.recording.queued import QueuedRecorder
+
 PEER = "LeRobotDataset"
 CAMERAS = ("observation.images.top", "observation.images.wrist")
 HERTZ_CAMERA, HERTZ_FORCE = 30, 500
 _HELD = (
-    "median {p50_ms:.2f} ms, p99.9 {p99_9_ms:.2f} ms, longest {max_ms:.2f} ms, of which at most "
-    "{max_cpu_ms:.2f} ms were its own processor time and the rest went to other programs"
+    "median {p50_ms:.2f} ms, p99.9 {p99_9_ms:.2f} ms, longest {max_ms:.2f} ms, longest processor time "
+    "of its own {max_cpu_ms:.2f} ms, page faults {faults} (at most {max_faults} in a call)"
 )
+type Spent = tuple[float, float, int]
+"""Seconds of wall time, seconds of processor time and page faults of one call."""
 
 
 def pictures(count: int, height: int, width: int, seed: int = 0) -> NDArray[np.uint8]:
@@ -132,18 +138,18 @@ def lerobot(material: Material, root: Path) -> Contestant:
 def held_up(material: Material, root: Path, seconds: float, hertz: float = 50.0) -> dict[str, float]:
     """How long `append` held the loop up, in ms, recording at `hertz` for some seconds of real time."""
     frames = max(2, min(int(seconds * hertz), material.frames))
-    spent: list[tuple[float, float]] = []
+    spent: list[Spent] = []
     store = EpisodeStore(root / "held")
     with RecordingProcess(store) as process:
         for episode in range(max(1, round(seconds * hertz / frames))):
             recorder = process.recorder(id=f"episode-{episode}", task="move")
             recorder.start(material.observation(0))
-            _settle()
-            begin = time.perf_counter()
-            for t in range(frames):
-                step = Step(action=material.actions[t], wall_time=1.7e9, monotonic_time=t / hertz)
-                spent.append(_timed(recorder.append, step, material.observation(t + 1)))
-                time.sleep(max(0.0, begin + (t + 1) / hertz - time.perf_counter()))
+            with realtime():
+                begin = time.perf_counter()
+                for t in range(frames):
+                    step = Step(action=material.actions[t], wall_time=1.7e9, monotonic_time=t / hertz)
+                    spent.append(_timed(recorder.append, step, material.observation(t + 1)))
+                    time.sleep(max(0.0, begin + (t + 1) / hertz - time.perf_counter()))
             recorder.finish("success", allow_dropped=True)
     return _spread(spent)
 
@@ -156,35 +162,45 @@ class Cameras:
     def __init__(self, distinct: int = 20) -> None:
         self.rows = {key: pictures(distinct, 480, 640, seed) for seed, key in enumerate(self.keys)}
         self.forces = np.random.default_rng(2).normal(size=(500, 6)).astype(np.float32)
+        self.room = np.ones_like(self.rows[self.keys[0]][0])
         self.distinct = distinct
 
     def record(self, process: RecordingProcess, seconds: float, *, paced: bool) -> dict[str, Any]:
         """Record so many seconds; returns sizes, drops, and how long calls held the loop up."""
         recorder = process.recorder(id="long", task="watch", flush_every=HERTZ_CAMERA)
         recorder.start({"observation.state": np.zeros(14, np.float32)})
-        spent: list[tuple[float, float]] = []
-        _settle()
-        ticks = int(seconds * HERTZ_FORCE)
+        spent: list[Spent] = []
+        copied: list[Spent] = []
         begin = time.perf_counter()
-        frames = 0
-        for tick in range(ticks):
-            now = tick / HERTZ_FORCE
-            spent.append(_timed(recorder.stream, "observation.wrench", now, now, self.forces[tick % 500]))
-            if frames <= now * HERTZ_CAMERA:
-                for key, rows in self.rows.items():
-                    spent.append(_timed(recorder.stream, key, now, now, rows[frames % self.distinct]))
-                step = Step(action=np.zeros(7), wall_time=now, monotonic_time=now)
-                spent.append(_timed(recorder.append, step, {"observation.state": np.zeros(14, np.float32)}))
-                frames += 1
-            self._wait(process, begin + now if paced else None)
+        with realtime():
+            for tick in range(int(seconds * HERTZ_FORCE)):
+                now = tick / HERTZ_FORCE
+                spent.append(_timed(recorder.stream, "observation.wrench", now, now, self.forces[tick % 500]))
+                if len(copied) <= now * HERTZ_CAMERA * len(self.keys):
+                    self._frame(recorder, now, spent, copied)
+                self._wait(process, begin + now if paced else None)
         fed = time.perf_counter() - begin
         recorder.finish("success", allow_dropped=True)
-        return _spread(spent) | {
-            "fed_s": fed,
-            "all_s": time.perf_counter() - begin,
-            "frames": frames,
-            "dropped": dict(recorder.dropped),
-        }
+        copies = {f"copy_{name}": value for name, value in _spread(copied).items()}
+        return (
+            _spread(spent)
+            | copies
+            | {
+                "fed_s": fed,
+                "all_s": time.perf_counter() - begin,
+                "frames": len(copied) // len(self.keys),
+                "dropped": dict(recorder.dropped),
+            }
+        )
+
+    def _frame(self, recorder: QueuedRecorder, now: float, spent: list[Spent], copied: list[Spent]) -> None:
+        """A picture of every camera, each also copied by itself, and a step."""
+        row = len(copied) // len(self.keys) % self.distinct
+        for key, rows in self.rows.items():
+            spent.append(_timed(recorder.stream, key, now, now, rows[row]))
+            copied.append(_timed(np.copyto, self.room, rows[row]))
+        step = Step(action=np.zeros(7), wall_time=now, monotonic_time=now)
+        spent.append(_timed(recorder.append, step, {"observation.state": np.zeros(14, np.float32)}))
 
     def _wait(self, process: RecordingProcess, until: float | None) -> None:
         if until is not None:
@@ -251,30 +267,28 @@ def _camera_line(found: dict[str, Any]) -> Amount:
         "{recorded_s:.0f} s recorded in {all_s:.1f} s, {gigabytes_per_hour:.1f} GB/h, dropped {dropped}, "
         "writer {writer_cores:.2f} and sender {sender_cores:.2f} cores of real time; calls " + _HELD
     )
+    text += "; a plain copy of a picture: p99.9 {copy_p99_9_ms:.2f} ms, longest {copy_max_ms:.2f} ms"
     return Amount(found["name"], text.format(**found), found)
 
 
-def _settle() -> None:
-    """As a control loop should: what is there stays, and the garbage collector need not look at it again."""
-    gc.collect()
-    gc.freeze()
-
-
-def _timed(call: Any, *given: Any) -> tuple[float, float]:  # noqa: ANN401 - whatever the call takes
-    """Seconds of wall and of processor time that a call took."""
+def _timed(call: Any, *given: Any) -> Spent:  # noqa: ANN401 - whatever the call takes
+    faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
     start, cpu = time.perf_counter(), time.thread_time()
     call(*given)
-    return time.perf_counter() - start, time.thread_time() - cpu
+    wall, own = time.perf_counter() - start, time.thread_time() - cpu
+    return wall, own, resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - faults
 
 
-def _spread(spent: Sequence[tuple[float, float]]) -> dict[str, float]:
-    wall = sorted(1000.0 * seconds for seconds, _ in spent)
+def _spread(spent: Sequence[Spent]) -> dict[str, float]:
+    wall = sorted(1000.0 * seconds for seconds, _, _ in spent)
     return {
         "calls": len(wall),
         "p50_ms": statistics.median(wall),
         "p99_9_ms": wall[min(len(wall) - 1, int(0.999 * len(wall)))],
         "max_ms": wall[-1],
-        "max_cpu_ms": 1000.0 * max(cpu for _, cpu in spent),
+        "max_cpu_ms": 1000.0 * max(cpu for _, cpu, _ in spent),
+        "faults": sum(faults for _, _, faults in spent),
+        "max_faults": max(faults for _, _, faults in spent),
     }
 
 

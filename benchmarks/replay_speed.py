@@ -9,6 +9,7 @@ call. LeRobot's random shifts of pictures are off, since the others have none.
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,11 +19,14 @@ import numpy as np
 import torch
 from harness import Contestant, Stopwatch, measure, parser, publish
 
+from data.labels import label
 from data.records import EpisodeBuilder, Outcome, Step
 from data.replay import Batch, Recording, ReplayBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from data.records import Episode
 
 BATCH = 256
 STATE, ACTIONS, PICTURE = 32, 7, (84, 84, 3)
@@ -137,19 +141,29 @@ def our_adding(*, pictures: bool) -> Callable[[], Any]:
     return lambda: replay.extend(made)
 
 
-def our_labelled_adding() -> Callable[[], Any]:
-    """Adds eight recorded episodes to our replay, each with its labels worked out."""
-    generator = np.random.default_rng(0)
+def recorded(steps: int, generator: np.random.Generator) -> list[Episode]:
+    """Makes up what eight environments recorded."""
     episodes = []
     for index in range(ENVIRONMENTS):
         builder = EpisodeBuilder(id=f"e{index}", task="made up", seed=0)
         builder.start({KEY: generator.random(STATE, np.float32)})
-        for t in range(STEPS):
+        for t in range(steps):
             step = Step(action=generator.random(ACTIONS), wall_time=0.05 * t, monotonic_time=0.05 * t)
             builder.append(step, {KEY: generator.random(STATE, np.float32)})
         episodes.append(builder.finish(Outcome.FAILURE))
-    replay = ReplayBuffer(4 * ENVIRONMENTS * (STEPS + 1))
-    return lambda: [replay.add(episode) for episode in episodes]
+    return episodes
+
+
+def our_recorded_adding(how: str, steps: int = STEPS) -> Callable[[], Any]:
+    """Adds eight recorded episodes: one by one, as a wave, or as a wave with the labels of a method."""
+    episodes = recorded(steps, np.random.default_rng(0))
+    replay = ReplayBuffer(4 * ENVIRONMENTS * (steps + 1))
+    ways: dict[str, Callable[[], Any]] = {
+        "one by one": lambda: [replay.add(episode) for episode in episodes],
+        "as a wave": lambda: replay.add_all(episodes),
+        "as a wave, labelled": lambda: replay.add_all(episodes, [label(one, "lwd") for one in episodes]),
+    }
+    return ways[how]
 
 
 def sb3_adding(*, pictures: bool) -> Callable[[], Any]:
@@ -221,10 +235,22 @@ def adding(repeat: int, present: Sequence[str]) -> list[Contestant]:
         make = partial(our_adding, pictures=pictures)
         found.append(contestant(f"our replay, adding {what}", make, times, peer, **unit))
         if not pictures:
-            name = f"our replay, labelling and adding {what}"
-            found.append(contestant(name, our_labelled_adding, times, peer, **unit))
+            found += recorded_adding(times, peer)
         if "stable_baselines3" in present:
             found.append(contestant(peer, partial(sb3_adding, pictures=pictures), times, **unit))
+    return found
+
+
+def recorded_adding(repeat: int, peer: str) -> list[Contestant]:
+    """Builds what works out from recorded episodes of 100 and of 500 steps what may be learned from them."""
+    found = []
+    for steps, how in itertools.product(
+        (STEPS, 5 * STEPS), ("one by one", "as a wave", "as a wave, labelled")
+    ):
+        unit: Any = {"unit": "transition", "each": ENVIRONMENTS * steps}
+        name = f"our replay, adding episodes of {steps} steps {how}"
+        made = contestant(name, partial(our_recorded_adding, how, steps), repeat, peer, **unit)
+        found.append(made)
     return found
 
 

@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from data.events import Event
-from data.steps import ACTION_COLUMNS, STEP_COLUMNS, Chunk, Outcome, Step, check_id
+from data.piece import Piece
+from data.steps import ACTION_COLUMNS, STEP_COLUMNS, Chunk, Outcome, SegmentKind, Source, Step, check_id
 from data.streams import Stream
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from collections.abc import Callable, Mapping
 
+    from numpy.typing import ArrayLike, NDArray
+
+    from data.events import Event
     from data.features import Feature
     from data.records import Episode
 
 
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Consecutive steps of an episode.
-
-    Attributes:
-        steps: How many.
-        observations: Rows by key; the first piece holds one more than it has steps.
-        columns: Rows by column name.
-        extra: Rows by key.
-        chunks: Plans that were added.
-        streams: Samples by key.
-        events: Events that were added.
-    """
-
-    steps: int
-    observations: Mapping[str, NDArray[Any]]
-    columns: Mapping[str, NDArray[Any]]
-    extra: Mapping[str, NDArray[Any]]
-    chunks: tuple[Chunk, ...]
-    streams: Mapping[str, Stream]
-    events: tuple[Event, ...]
+_TYPES: Mapping[str, Callable[[Any], Any]] = {"int64": operator.index, "float64": float, "bool": bool}
+_SCALARS: Mapping[str, Callable[[Any], Any]] = {
+    **{name: _TYPES[dtype] for name, dtype in STEP_COLUMNS.items() if dtype in _TYPES},
+    "source": Source,
+    "segment_kind": SegmentKind,
+}
 
 
 class EpisodeBuilder:
@@ -90,6 +77,8 @@ class EpisodeBuilder:
         self._events: list[Event] = []
         self.stream_features: dict[str, Feature] = dict(stream_features or {})
         self._forms: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        self._plans: set[int] = set()
+        self._named: set[int] = set()
         self._steps = 0
         self._taken = 0
 
@@ -131,8 +120,8 @@ class EpisodeBuilder:
 
         Raises:
             RuntimeError: `start` was not called.
-            ValueError: A key came or went, an array changed its shape or type, or an action has another
-                length than the executed one. Nothing of the step is kept then.
+            ValueError: A key came or went, an array changed its shape or type, an action has another length
+                than the executed one, or a fact is not of its type. Nothing of the step is kept then.
         """
         if not self._observations:
             raise RuntimeError("append before start: give the observation of the reset first.")
@@ -140,6 +129,7 @@ class EpisodeBuilder:
         if self._steps == 0:
             self._extra = {key: [] for key in given}
         action = np.array(step.action, np.float64)
+        scalars = {name: self._scalar(name, getattr(step, name)) for name in STEP_COLUMNS}
         actions = {name: self._action_row(getattr(step, name), action, name) for name in ACTION_COLUMNS}
         self._check("action", {"executed": []}, {"executed": action})
         self._check("extra", self._extra, given)
@@ -147,13 +137,38 @@ class EpisodeBuilder:
         self._add("extra", self._extra, given)
         for name, row in actions.items():
             self._columns[name].append(row)
-        for name in STEP_COLUMNS:
-            self._columns[name].append(getattr(step, name))
+        for name, value in scalars.items():
+            self._columns[name].append(value)
+        self._named.add(scalars["chunk_id"])
         self._steps += 1
 
     def add_chunk(self, chunk: Chunk) -> None:
-        """Add a plan; steps refer to it by its id."""
+        """Add a plan; steps refer to it by its id, and may have come before it.
+
+        Raises:
+            ValueError: There is a plan of this id, or those before had other shapes or types; it is not kept.
+        """
+        if chunk.id in self._plans:
+            raise ValueError(f"Episode {self.id}, step {self._steps}: there is a plan {chunk.id} already.")
+        rows = {"actions": chunk.actions, "noise": chunk.noise, "candidates": chunk.candidates}
+        for name, value in rows.items():
+            if value is not None:
+                self._check_form(f"plan {name}, one row of", np.empty(value.shape[1:], value.dtype))
+        self._plans.add(chunk.id)
         self._chunks.append(chunk)
+
+    def check_plans(self) -> None:
+        """Refuse to end while steps name plans that are missing among others.
+
+        Raises:
+            ValueError: They do.
+        """
+        missing = self._named - self._plans - {-1}
+        if self._plans and missing:
+            raise ValueError(
+                f"Episode {self.id}: steps name plans {sorted(missing)}, which were not added: add them, or "
+                "name none (-1)."
+            )
 
     def stream(self, key: str, time: float, wall_time: float, value: ArrayLike) -> None:
         """Add one sample of a sensor that has a rate of its own.
@@ -257,6 +272,14 @@ class EpisodeBuilder:
                 f"Episode {self.id}, step {self._steps}: {what} is {array.dtype}{array.shape}, "
                 f"before {form[0]}{form[1]}."
             )
+
+    def _scalar(self, name: str, value: Any) -> Any:  # noqa: ANN401 - a number or a word
+        try:
+            return _SCALARS[name](value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"Episode {self.id}, step {self._steps}: {name} is {value!r}; {error}."
+            ) from error
 
     def _action_row(
         self, value: ArrayLike | None, action: NDArray[np.float64], name: str

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import StoreError
 from data.formats.registry import detect, load
+from data.formats.target import refuse_inside_store
 from data.receipts import add_receipt, content_hash
 from data.store import EpisodeStore
 
@@ -78,12 +79,13 @@ def convert(
         FileNotFoundError: There is nothing at the source.
         DatasetError: The source cannot be read, or the format cannot hold it.
         StoreError: An episode of the store is damaged.
-        ValueError: A format or an option is unknown.
+        ValueError: A format or an option is unknown, or the target lies inside an episode store.
         ImportError: A package is missing; names the extra that brings it.
     """
     source, target = Path(source), Path(target)
     if target.exists() or target.is_symlink():
         raise FileExistsError(f"{target} exists already; choose another name or remove it first.")
+    refuse_inside_store(target)
     if not source.exists():
         raise FileNotFoundError(f"There is nothing at {source}; check the path.")
     name, writer = format or detect(source), load(to)

@@ -142,6 +142,8 @@ def _from_store(found: Description, store: EpisodeStore, progress: Callable[[str
     for id_ in store.ids():
         try:
             found.add(store.read(id_, pictures=False))
+        except KeyError:  # removed meanwhile
+            continue
         except StoreError as error:
             found.damaged[id_] = str(error)
         progress(id_)

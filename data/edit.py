@@ -85,6 +85,8 @@ def merge(
                 store.write(kept)
                 progress(kept.id)
         count = len(store)
+        if not count:
+            raise DatasetError(f"There are no episodes in {[str(path) for path in paths]} to merge.")
     return Edited({Path(target): count}, renamed, tuple(note for source in opened for note in source.notes))
 
 
@@ -169,6 +171,8 @@ def split(
     opened = open_source(source, format, **(read or {}))
     missing = dict(part_of)
     counts: Counter[str] = Counter()
+    if not part_of:
+        raise DatasetError(f"There are no episodes in {source} to split.")
     with new_target(target) as folder:
         folder.mkdir()
         stores = {

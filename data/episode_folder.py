@@ -9,21 +9,22 @@ from __future__ import annotations
 import json
 import math
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data.errors import DamagedEpisodeError, StoreError
+from data.errors import DamagedEpisodeError, LengthError, StoreError
 from data.images import PictureCodec, PictureError
 from data.layout import episode_from
 from data.manifest import sha256_bytes
-from data.picture_files import ROW, Pictures, read_index
+from data.memory import available_memory
+from data.picture_files import ROW, Pictures, checksums_from, read_index
 from data.picture_video import decode_av1
 from data.zarr_files import ArrayMeta, ZarrFileError, group_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -37,10 +38,10 @@ EACH = "crc32c of each picture"
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Attributes of an episode's folder, checked against their checksum.
+    """Attributes of an episode's folder, checked against their checksum and its name.
 
     Raises:
-        DamagedEpisodeError: They are missing or were changed.
+        DamagedEpisodeError: They are missing, were changed, or are those of another episode.
         StoreError: They were written by a newer version.
     """
     content = _read(folder, GROUP_FILE)
@@ -57,6 +58,11 @@ def read_facts(folder: Path) -> dict[str, Any]:
         )
     if digest != digest_of(attributes):
         raise _damaged(folder, f"{GROUP_FILE} was changed after it was written")
+    if attributes.get("id") != folder.name:
+        raise _damaged(
+            folder,
+            f"{GROUP_FILE} is that of episode {attributes.get('id')!r}: the folder was renamed or swapped",
+        )
     return attributes
 
 
@@ -80,9 +86,12 @@ def read_episode(folder: Path, *, pictures: bool = True) -> Episode:
             arrays |= {path: _unpacked(folder, path, facts) for path in known}
         else:
             arrays = {path: rows for path, rows in arrays.items() if f"{_parent(path)}/values" not in known}
-        return episode_from(facts, arrays)
+        episode = episode_from(facts, arrays)
+        if facts["steps"] != len(episode):
+            raise LengthError(f"it says {facts['steps']} steps, its arrays hold {len(episode)}")
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise _damaged(folder, f"its parts do not fit together ({error})") from error
+    return episode
 
 
 def open_pictures(folder: Path, path: str) -> Pictures:
@@ -129,11 +138,13 @@ def _open(folder: Path, path: str, facts: Mapping[str, Any]) -> Pictures:
         )
     shape = tuple(int(size) for size in known[path]["shape"])
     name = picture_file(path, codec)
-    file = _inside(folder, name)
+    file = inside(folder, name)
     try:
         if codec.kind == "lossless":
             _checked(folder, f"{path}/{GROUP_FILE}", facts["files"])
             table = read_index(file, shape[0])
+            if "crc32c" in known[path]:  # not in episodes of earlier releases
+                table = np.column_stack([table, checksums_from(known[path]["crc32c"], shape[0])])
         else:
             paths = [found for found in facts["files"] if found.startswith(f"{path}/frames/")]
             contents = {found: _checked(folder, found, facts["files"]) for found in paths}
@@ -152,7 +163,7 @@ def _unpacked(folder: Path, path: str, facts: Mapping[str, Any]) -> NDArray[np.u
     if codec.kind == "av1":
         name = picture_file(path, codec)
         try:
-            return decode_av1(_inside(folder, name), tuple(facts["pictures"][path]["shape"]))
+            return decode_av1(inside(folder, name), tuple(facts["pictures"][path]["shape"]))
         except PictureError as error:
             raise _damaged(folder, f"{name}: {error}") from error
     with _open(folder, path, facts) as pictures:
@@ -172,16 +183,6 @@ def _refuse_too_large(folder: Path, pictures: Mapping[str, Any]) -> None:
             f"{free / 1e9:.1f} GB of memory are free. Read it with pictures=False, and its pictures one "
             "by one with EpisodeStore.pictures."
         )
-
-
-def available_memory() -> int:
-    """Bytes that can be had without swapping: what the kernel keeps of files counts, unlike in free pages."""
-    try:
-        with Path("/proc/meminfo").open() as file:
-            found = next(line.split()[1] for line in file if line.startswith("MemAvailable:"))
-        return int(found) * 1024
-    except (OSError, StopIteration, ValueError, IndexError):
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def picture_file(path: str, codec: PictureCodec) -> str:
@@ -206,9 +207,9 @@ def _arrays(
 
 def _checked(folder: Path, path: str, files: Mapping[str, tuple[int, str]]) -> bytes:
     size, digest = files[path]
+    if _size(folder, path) != size:  # before anything is read: what lies there may have no end
+        raise _damaged(folder, f"{path} has {_size(folder, path)} bytes, {size} were written")
     content = _read(folder, path)
-    if len(content) != size:
-        raise _damaged(folder, f"{path} has {len(content)} bytes, {size} were written")
     if sha256_bytes(content) != digest:
         raise _damaged(folder, f"{path} was changed after it was written")
     return content
@@ -250,20 +251,29 @@ def _parent(path: str) -> str:
 
 def _size(folder: Path, path: str) -> int:
     try:
-        return _inside(folder, path).stat().st_size
+        return inside(folder, path).stat().st_size
     except OSError as error:
         raise _damaged(folder, f"{path} is missing") from error
 
 
-def _inside(folder: Path, path: str) -> Path:
+def inside(folder: Path, path: str) -> Path:
+    """Where a file of an episode lies.
+
+    Raises:
+        DamagedEpisodeError: That is outside the folder, or something lies there that is no file, such as a
+            pipe, from which reading would never come back.
+    """
     if ".." in path.split("/") or path.startswith("/"):
         raise _damaged(folder, f"its list of files names {path!r}, which lies outside")
-    return folder / path
+    found = folder / path
+    if os.path.exists(found) and not os.path.isfile(found):  # noqa: PTH110, PTH113 - those raise where these say no
+        raise _damaged(folder, f"{path} is no plain file")
+    return found
 
 
 def _read(folder: Path, path: str) -> bytes:
     try:
-        return _inside(folder, path).read_bytes()
+        return inside(folder, path).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise _damaged(folder, f"{path} is missing") from None
     except OSError as error:

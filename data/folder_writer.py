@@ -10,7 +10,7 @@ import numpy as np
 from data.episode_folder import EACH, FORMAT, GROUP_FILE, VERSION, digest_of, groups_of, picture_file
 from data.layout import column_names
 from data.manifest import sha256_bytes, sha256_file, sync_folder
-from data.picture_files import PictureWriter, shard_index
+from data.picture_files import PictureWriter, checksums_to_text, shard_index
 from data.picture_video import encode_av1
 from data.zarr_files import ArrayMeta, group_bytes, pictures_bytes
 
@@ -27,7 +27,7 @@ class FolderWriter:
     """Writes the arrays and then the attributes of one episode into a new folder.
 
     Args:
-        folder: Where; created here, must not exist.
+        folder: Where; created here, must not exist. Its name is the id of the episode.
         durable: Whether `finish` waits until the disk itself has every file.
 
     Raises:
@@ -40,7 +40,7 @@ class FolderWriter:
         self._files: dict[str, list[int | str]] = {}
         self._pictures: dict[str, dict[str, Any]] = {}
         self._made: set[str] = set()
-        folder.mkdir()
+        folder.mkdir(parents=True)
 
     def array(self, path: str, parts: Iterable[NDArray[Any]], length: int) -> None:
         """Write one array.
@@ -132,6 +132,8 @@ class FolderWriter:
             self.array(f"{path}/frames", [table], len(table))
             self._put(f"{path}/bytes/{GROUP_FILE}", ArrayMeta((end,), max(1, end), "uint8").to_bytes())
         self._pictures[path] = {"shape": list(full), "codec": codec.to_json()}
+        if codec.kind == "lossless":  # whose index in the file knows places only
+            self._pictures[path]["crc32c"] = checksums_to_text(table)
 
     def finish(self, facts: Mapping[str, Any]) -> None:
         """Write the attributes, which make the folder an episode.

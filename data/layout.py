@@ -43,7 +43,7 @@ STEP_TABLES: Mapping[str, tuple[str, ...]] = {
 """Columns along the second axis of the arrays of steps."""
 CHUNK_TABLE = ("id", "first_step", "delay", "index", "length", "noise_length", "candidates_length")
 """Columns of the table of plans; -1 stands for what a plan does not have."""
-_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
+_KEY = re.compile(r"(?!zarr\.json$)[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
 STREAM_PARTS = ("times", "wall_times", "values")
 """Arrays of a stream."""
 
@@ -52,10 +52,12 @@ def check_key(key: str) -> str:
     """Return the key of an observation or diagnostic that can safely name a folder.
 
     Raises:
-        ValueError: It could leave its folder or is hidden.
+        ValueError: It could leave its folder, is hidden, or is the name of a file that Zarr needs there.
     """
     if not _KEY.fullmatch(key):
-        raise ValueError(f"Key {key!r} cannot name a stored array; use letters, digits, '.', '_' and '-'.")
+        raise ValueError(
+            f"Key {key!r} cannot name a stored array; use letters, digits, '.', '_' and '-', not zarr.json."
+        )
     return key
 
 

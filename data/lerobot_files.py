@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ def read_table(path: Path, place: str, columns: Iterable[str] | None = None, **o
             raise DatasetError(
                 f"{place} in {path} announces {rows} rows in {file.stat().st_size} bytes; it is not read."
             )
-        return pq.read_table(file, columns=names, **options)
+        return pq.read_table(file, columns=names, page_checksum_verification=True, **options)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{place} in {path} cannot be read, it may be cut short: {error}") from error
 
@@ -66,7 +67,7 @@ def fill_template(path: Path, template: object, values: Mapping[str, int | str])
     place = _FIELD.sub(fill, str(template))
     if "\0" in place:
         raise DatasetError(f"{path}: path template {template!r} holds a zero byte; it is not read.")
-    target = (path / place).resolve()
+    target = Path(os.path.realpath(path / place))  # a loop of links is none that leads anywhere
     # The hub's cache keeps a dataset's files as links to a folder beside its revisions.
     allowed = (path.resolve(), path.resolve().parent.parent / "blobs")
     if ".." in Path(place).parts or not any(target.is_relative_to(root) for root in allowed):

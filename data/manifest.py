@@ -43,6 +43,22 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def make_folder(folder: Path, *, durable: bool = False) -> None:
+    """Make a folder and those above it where they are missing.
+
+    Args:
+        folder: Which.
+        durable: Whether to wait until the disk itself knows each that is made.
+
+    Raises:
+        OSError: One cannot be made.
+    """
+    made = [place for place in (folder, *folder.parents) if not place.exists()] if durable else []
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in reversed(made):
+        sync_folder(place.parent)
+
+
 def atomic_write_bytes(path: Path | str, content: bytes) -> None:
     """Write a file so that a reader, also after a crash, sees the old content or the new, never a mixture.
 
@@ -64,6 +80,31 @@ def atomic_write_bytes(path: Path | str, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_new_bytes(path: Path | str, content: bytes) -> bool:
+    """Write a file that is not there yet, whole or not at all; says whether nobody else was first.
+
+    Raises:
+        OSError: The folder does not exist or cannot be written, or the disk is full.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError:
+        if not temporary.exists() or path.exists():
+            raise
+        temporary.replace(path)  # a file system without links
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
 def check_writable(path: Path, name: str) -> None:
     """Refuse, before the work whose result goes there, a place where no file can be written.
 
@@ -77,13 +118,24 @@ def check_writable(path: Path, name: str) -> None:
     if path.exists() and not path.is_file():
         raise ValueError(f"{name} is {path}, which is a {_kind(path)}: give a file")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        writable_folder(path.parent)
+    except ValueError as error:
+        raise ValueError(f"{name} is {path}, but {error}: give a file elsewhere") from error
+
+
+def writable_folder(folder: Path) -> Path:
+    """Make a folder, before the work whose results go there.
+
+    Raises:
+        ValueError: It cannot be made, or not be written; says which folder and why.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(
-            f"{name} is {path}, whose folder is not made ({error.strerror}): give a file elsewhere"
-        ) from error
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"{name} is {path}, whose folder cannot be written: give another file")
+        raise ValueError(f"{folder} cannot be made ({error.strerror})") from error
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{folder} cannot be written")
+    return folder
 
 
 def _kind(path: Path) -> str:

@@ -8,6 +8,7 @@ without the others. A picture equal to the one before it is not stored again.
 
 from __future__ import annotations
 
+import base64
 import os
 from typing import TYPE_CHECKING, Any, Self
 
@@ -123,6 +124,23 @@ def read_index(path: Path, count: int) -> NDArray[np.int64]:
     return np.frombuffer(content[:-4], "<u8").reshape(count, 2).astype(np.int64)
 
 
+def checksums_to_text(table: NDArray[np.int64]) -> str:
+    """The checksums in a table of places as text; the inverse of `checksums_from`."""
+    return base64.b64encode(np.ascontiguousarray(table[:, 2], "<u4").tobytes()).decode()
+
+
+def checksums_from(text: str, count: int) -> NDArray[np.int64]:
+    """CRC-32C of each of `count` pictures, (N,).
+
+    Raises:
+        PictureError: The text holds another number of them.
+    """
+    content = base64.b64decode(text, validate=True)
+    if len(content) != 4 * count:
+        raise PictureError(f"there are {len(content) // 4} checksums for {count} pictures")
+    return np.frombuffer(content, "<u4").astype(np.int64)
+
+
 class Pictures:
     """N pictures of one camera, unpacked when they are asked for: ``pictures[3]``, ``pictures[[1, 5]]``.
 
@@ -132,7 +150,8 @@ class Pictures:
         path: The file.
         codec: Lossless or JPEG.
         shape: (height, width, channels).
-        table: (N, 2 or 3) offset, bytes and, needed for JPEG, CRC-32C of each.
+        table: (N, 2 or 3) offset, bytes and CRC-32C of each; lossless pictures may lack the last, since each
+            ends with its own.
 
     Raises:
         PictureError: The table names places outside the file.
@@ -204,6 +223,8 @@ class Pictures:
             raise PictureError("it was cut off")
         if self.codec.kind == "jpeg" and [crc32c(content)] != crc:
             raise PictureError("its checksum is wrong: it was changed after it was written")
+        if self.codec.kind == "lossless" and crc and int.from_bytes(content[-4:], "little") != crc[0]:
+            raise PictureError("its checksum is that of another picture")
         return content
 
 

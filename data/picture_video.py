@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from av import VideoFrame
     from numpy.typing import NDArray
 
 _FORMATS = {1: "gray", 3: "rgb24"}
@@ -52,7 +53,10 @@ def encode_av1(
 
 
 def decode_av1(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Read all pictures; the declared sizes are checked before anything is unpacked.
+    """Read all pictures.
+
+    Sizes and count are compared with what the file says before memory is taken, and a picture that turns out
+    larger than its file says is not decoded.
 
     Args:
         path: The video file.
@@ -65,25 +69,45 @@ def decode_av1(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     import av.error
 
     check_size(shape[1:])
-    height, width = (size + size % 2 for size in shape[1:3])
-    found = np.empty(shape, np.uint8)
-    count = 0
+    height, width = _even(shape)
+    limit = {"max_pixels": str(height * width)}  # opening may decode a picture already, to know its form
     try:
-        with av.open(str(path), "r", format="mp4") as container:
+        with av.open(str(path), "r", format="mp4", options=limit, metadata_errors="replace") as container:
             stream = container.streams.video[0]
-            if (stream.height, stream.width) != (height, width):
-                raise PictureError(f"it says {stream.width}x{stream.height}, where {shape} was declared")
-            for frame in container.decode(stream):
-                if count == shape[0]:
-                    raise PictureError(f"it holds more than {shape[0]} pictures")
-                pixels = frame.to_ndarray(format=_FORMATS[shape[3]])
-                found[count] = pixels.reshape(height, width, shape[3])[: shape[1], : shape[2]]
-                count += 1
+            _refuse_other(stream.height, stream.width, stream.frames, shape)
+            stream.codec_context.options = limit
+            found = _decoded(container.decode(stream), shape)
     except (av.error.FFmpegError, IndexError) as error:
         raise PictureError(f"it is no whole video ({error})") from error
+    return found
+
+
+def _decoded(frames: Iterable[VideoFrame], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    found = np.empty(shape, np.uint8)
+    count = 0
+    for frame in frames:
+        if count == shape[0]:
+            raise PictureError(f"it holds more than {shape[0]} pictures")
+        _refuse_other(frame.height, frame.width, shape[0], shape)
+        pixels = frame.to_ndarray(format=_FORMATS[shape[3]])
+        found[count] = pixels.reshape(frame.height, frame.width, shape[3])[: shape[1], : shape[2]]
+        count += 1
     if count != shape[0]:
         raise PictureError(f"it holds {count} pictures, {shape[0]} were written")
     return found
+
+
+def _refuse_other(height: int, width: int, count: int, shape: tuple[int, ...]) -> None:
+    """Compare what a file says with what was declared; sides were made even."""
+    if (height, width) != _even(shape):
+        raise PictureError(f"it says {width}x{height}, where {shape} was declared")
+    if count != shape[0]:
+        raise PictureError(f"it says {count} pictures, {shape[0]} were written")
+
+
+def _even(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Height and width in the file of pictures (N, height, width, channels)."""
+    return shape[1] + shape[1] % 2, shape[2] + shape[2] % 2
 
 
 def _pixels(picture: NDArray[np.uint8]) -> NDArray[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -137,9 +138,10 @@ def apply(store: EpisodeStore, made: Plan, *, progress: Callable[[str], None] = 
     """
     removed = []
     for candidate in made.remove:
-        if candidate.id in store and _proven(store, candidate.id):
-            store.remove(candidate.id)
-            removed.append(candidate.id)
+        if _proven(store, candidate.id):
+            with suppress(KeyError):  # removed meanwhile by somebody else
+                store.remove(candidate.id)
+                removed.append(candidate.id)
         progress(candidate.id)
     return removed
 
@@ -161,6 +163,8 @@ def _look(store: EpisodeStore) -> tuple[list[_Known], dict[str, str]]:
         try:
             outcome, finished = store.summary(id_).outcome, (folder / GROUP_FILE).stat().st_mtime
             known.append(_Known(id_, _size(folder), finished, outcome))
+        except (KeyError, FileNotFoundError):  # removed meanwhile
+            continue
         except (StoreError, OSError) as error:
             unreadable[id_] = str(error)
     return sorted(known, key=lambda one: (one.finished, one.id)), unreadable
@@ -187,6 +191,8 @@ def _candidates(
     for one, because in reasons.items():
         try:
             found.append(Candidate(one.id, one.size, one.finished, because, proof(store, one.id)))
+        except KeyError:  # removed meanwhile
+            continue
         except StoreError as error:
             unreadable[one.id] = str(error)
     return found
@@ -195,7 +201,7 @@ def _candidates(
 def _proven(store: EpisodeStore, id_: str) -> bool:
     try:
         return proof(store, id_) is not None
-    except StoreError:
+    except (StoreError, KeyError):
         return False
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from data.episode_folder import GROUP_FILE, read_facts
+from data.episode_folder import GROUP_FILE, inside, read_facts
 from data.errors import DamagedEpisodeError, StoreError
 from data.manifest import atomic_write_json, sha256_bytes, sha256_file
 from data.steps import check_id
@@ -93,7 +93,7 @@ def content_hash(store: EpisodeStore, id_: str) -> str:
     for name, (_, checksum) in sorted(listed.items()):
         try:
             known = len(str(checksum)) == _SHA256_DIGITS
-            sums[name] = checksum if known else sha256_file(folder / name)
+            sums[name] = checksum if known else sha256_file(inside(folder, name))
         except OSError as error:
             raise DamagedEpisodeError(
                 f"Episode {id_} is damaged: {name} cannot be read ({error})."

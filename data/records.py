@@ -132,6 +132,7 @@ class Episode:
         put(self, "streams", dict(self.streams))
         put(self, "events", tuple(self.events))
         put(self, "metadata", plain(dict(self.metadata)))
+        put(self, "seed", plain(self.seed))
         for name in ACTION_COLUMNS:
             put(self, name, frozen(getattr(self, name), "float64"))
         for name, dtype in STEP_COLUMNS.items():
@@ -139,6 +140,7 @@ class Episode:
         put(self, "observations", {key: frozen(value) for key, value in self.observations.items()})
         put(self, "extra", {key: frozen(value) for key, value in self.extra.items()})
         self._check_actions()
+        self._check_sizes()
         self._check_lengths()
         self._check_categories()
         self._check_chunks()
@@ -153,15 +155,24 @@ class Episode:
         return self.outcome is Outcome.SUCCESS
 
     def _check_actions(self) -> None:
-        if self.action.ndim != 2 or not len(self):
+        if self.action.ndim != 2 or not self.action.size:
             raise ValueError(
-                f"Episode {self.id}: action has shape {self.action.shape}; (T, A) with T >= 1 is needed."
+                f"Episode {self.id}: action has shape {self.action.shape}; (T, A) with T and A at least 1 is "
+                "needed."
             )
         for name in ACTION_COLUMNS:
             if getattr(self, name).shape != self.action.shape:
                 raise ValueError(
                     f"Episode {self.id}: {name} has shape {getattr(self, name).shape}, but action has "
                     f"{self.action.shape}; fill rows without one with NaN."
+                )
+
+    def _check_sizes(self) -> None:
+        for key, value in self.observations.items():
+            if 0 in value.shape[1:]:
+                raise ValueError(
+                    f"Episode {self.id}: observations[{key!r}] has shape {value.shape}; a row without any "
+                    "number is no observation. Leave it out."
                 )
 
     def _check_lengths(self) -> None:
@@ -194,7 +205,7 @@ class Episode:
         if len(set(known)) != len(known):
             raise ValueError(f"Episode {self.id}: chunk ids {known} are not unique.")
         lost = set(np.unique(self.chunk_id).tolist()) - {-1, *known}
-        if known and lost:
+        if known and lost and not self.metadata.get("recovered"):  # whose last plan may not have arrived
             raise ValueError(
                 f"Episode {self.id}: steps name chunks {sorted(lost)}, which are not among {known}."
             )

@@ -35,6 +35,11 @@ STEP_COLUMNS: Mapping[str, str] = {
 """Columns of shape (T,) and their type."""
 
 
+def is_id(text: str) -> bool:
+    """Whether a text can be the id of an episode."""
+    return _ID.fullmatch(text) is not None
+
+
 def check_id(id_: str) -> str:
     """Return an episode id that can safely name a folder.
 

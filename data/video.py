@@ -49,7 +49,7 @@ def read_frames(
     order = np.argsort(times, kind="stable")
     found: list[NDArray[np.uint8] | None] = [None] * len(times)
     try:
-        with av.open(str(path), "r") as container:
+        with av.open(str(path), "r", metadata_errors="replace") as container:
             _refuse_size(container, declared, str(path))
             # A decoder would otherwise fill what it cannot read with grey or the frame before, and go on.
             container.streams.video[0].codec_context.options = {"err_detect": "explode"}
@@ -82,7 +82,7 @@ def decode_picture(
         PictureError: It is no picture, or of another size than declared; nothing is decoded then.
     """
     try:
-        with av.open(io.BytesIO(content), "r") as container:
+        with av.open(io.BytesIO(content), "r", metadata_errors="replace") as container:
             _refuse_size(container, declared, "a picture")
             frame = next(container.decode(video=0))
     except (av.error.FFmpegError, IndexError, StopIteration, TypeError) as error:

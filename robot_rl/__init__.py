@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from data.images import PictureCodec as PictureCodec
     from data.labels import imitation_actions as imitation_actions
     from data.labels import label as label_episode
+    from data.random_access import StoredChunks as StoredChunks
+    from data.recording.process import RecordingProcess as RecordingProcess
+    from data.recording.realtime import realtime as realtime
     from data.records import Episode as Episode
     from data.records import Step as Step
     from data.replay import Fresh as Fresh
@@ -29,7 +32,6 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from data.store import EpisodeStore as EpisodeStore
     from data.validate import Thresholds as Thresholds
     from data.validate import validate as validate_data
-    from data.writer import RecordingProcess as RecordingProcess
     from hardware.action_spec import ActionGroup as ActionGroup
     from hardware.action_spec import ActionSpec as ActionSpec
     from hardware.clock import WallClock as WallClock
@@ -51,6 +53,7 @@ if TYPE_CHECKING:  # what the lazy names are, for type checkers and editors
     from robot_rl.correct.corrector import Corrector as Corrector
     from robot_rl.correct.corrector import CorrectorInput as CorrectorInput
     from robot_rl.correct.residual_recipe import RefineConfig as RefineConfig
+    from robot_rl.critics.curves import open_critic as open_critic
     from robot_rl.evaluate import EvaluateConfig as EvaluateConfig
     from robot_rl.evaluate import evaluate as evaluate_policy
     from robot_rl.method_config import MethodConfig as MethodConfig
@@ -102,7 +105,7 @@ _EXPORTS = {
     "PolicySpec": "policies.policy:PolicySpec",
     "Prioritised": "data.replay:Prioritised",
     "Recent": "data.replay:Recent",
-    "RecordingProcess": "data.writer:RecordingProcess",
+    "RecordingProcess": "data.recording.process:RecordingProcess",
     "RefineConfig": "robot_rl.correct.residual_recipe:RefineConfig",
     "Refiner": "robot_rl.refiner:Refiner",
     "ReplayBuffer": "data.replay:ReplayBuffer",
@@ -111,10 +114,12 @@ _EXPORTS = {
     "Shifts": "sim.shifts:Shifts",
     "Step": "data.records:Step",
     "Stepper": "robot_rl.stepper:Stepper",
+    "StoredChunks": "data.random_access:StoredChunks",
     "Thresholds": "data.validate:Thresholds",
     "TrainConfig": "robot_rl.train:TrainConfig",
     "WallClock": "hardware.clock:WallClock",
     "at_steps": "data.steps_view:at_steps",
+    "realtime": "data.recording.realtime:realtime",
     "check_policy": "policies.conformance:check_policy",
     "check_task": "sim.conformance:check_task",
     "collect_episodes": "robot_rl.collect:collect",
@@ -127,6 +132,7 @@ _EXPORTS = {
     "load_refiner": "robot_rl.parts:load_refiner",
     "load_refiners": "robot_rl.parts:load_refiners",
     "make_env": "sim.registry:make",
+    "open_critic": "robot_rl.critics.curves:open_critic",
     "open_source": "data.formats.registry:open_source",
     "paired_difference": "robot_rl.statistics:paired_difference",
     "policy_hash": "policies.hashing:policy_hash",
@@ -177,6 +183,7 @@ __all__ = [
     "Shifts",
     "Step",
     "Stepper",
+    "StoredChunks",
     "Thresholds",
     "TrainConfig",
     "WallClock",
@@ -193,9 +200,11 @@ __all__ = [
     "load_refiner",
     "load_refiners",
     "make_env",
+    "open_critic",
     "open_source",
     "paired_difference",
     "policy_hash",
+    "realtime",
     "refine_policy",
     "run_wave",
     "sample_chunk",

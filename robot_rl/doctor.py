@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from data.memory import available_memory
 from robot_rl.parallel import cores
 
 REQUIRED = ("torch", "mujoco", "mink", "gymnasium", "zarr", "av", "scipy", "statsmodels", "tensorboard")
@@ -76,12 +77,12 @@ def _cores() -> Finding:
 
 def _memory() -> Finding:
     try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+        free = available_memory() / 2**30
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     except (ValueError, OSError):
         return Finding("memory", Status.OPTIONAL, "unknown", "the demo needs 3 GiB")
     if total >= 3:
-        return Finding("memory", Status.OK, f"{total:.0f} GiB, {free:.1f} unused")
+        return Finding("memory", Status.OK, f"{total:.0f} GiB, {free:.1f} available")
     return Finding("memory", Status.MISSING, f"{total:.1f} GiB", "the demo needs 3 GiB")
 
 

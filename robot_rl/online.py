@@ -147,7 +147,7 @@ class OnlineRun[Config: OnlineConfig, Part: ActingPart]:
             rounds += 1
             if episodes:
                 self._log(at, episodes, found.metrics)
-            if save and more:
+            if save or not more:  # the last one keeps the critics that a viewer shows
                 self._checkpoint(part, found.state, at)
             if not more:
                 return

@@ -150,7 +150,7 @@ class RunDirectory:
             )
         checkpoints = _complete_checkpoints(folder)
         if checkpoints:
-            _check_files(checkpoints[-1])
+            check_files(checkpoints[-1])
         return cls(folder, old, resumed=checkpoints[-1] if checkpoints else None)
 
     def log(self, step: int, values: Mapping[str, float | int | str | bool]) -> None:
@@ -314,7 +314,12 @@ def _read_header(folder: Path) -> dict[str, Any]:
     return header
 
 
-def _check_files(checkpoint: Checkpoint) -> None:
+def check_files(checkpoint: Checkpoint) -> None:
+    """Compare a checkpoint's files with the checksums of its manifest.
+
+    Raises:
+        RunError: One is missing or was changed.
+    """
     for name, facts in checkpoint.manifest.get("files", {}).items():
         file = checkpoint.path / name
         if not file.is_file() or sha256_file(file) != facts["sha256"]:

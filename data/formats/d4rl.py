@@ -18,8 +18,9 @@ from data.config import from_dict
 from data.errors import DatasetError
 from data.features import from_array
 from data.formats import hdf5_file as hdf5
+from data.formats.compare import same_rows, truths
 from data.formats.limits import Budget
-from data.formats.recorded import ReadArrays, Rows, by_key, recorded_episode, same_rows
+from data.formats.recorded import ReadArrays, Rows, by_key, recorded_episode
 from data.formats.registry import Format, Source
 
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ def _spans(flat: _Flat, limit: int) -> list[_Span]:
     flags = {}
     for name in ("terminals", "timeouts"):
         column = flat.column(name, everything, budget)
-        flags[name] = np.zeros(len(flat), bool) if column is None else column != 0
+        given = np.zeros(len(flat), bool) if column is None else column
+        flags[name] = truths(given, f"{flat.place}: {name}")
     marked = flags["terminals"] | flags["timeouts"]
     last = np.arange(len(flat)) == len(flat) - 1
     ends = np.flatnonzero(marked | _jumps(flat, limit) | last)

@@ -60,7 +60,7 @@ class DiffusionPolicy(Format):
     reading: ClassVar[type] = ReadDiffusionPolicy
 
     def matches(self, path: Path) -> bool:
-        """Whether the folder or zip file has the array of episode ends."""
+        """Whether it has the array of episode ends, or is a zip file that `read` refuses with a reason."""
         if path.is_dir():
             return (path / _ENDS / ".zarray").is_file()
         if not path.is_file() or path.suffix != ".zip":
@@ -68,7 +68,7 @@ class DiffusionPolicy(Format):
         try:
             return open_files(path).read(f"{_ENDS}/.zarray", 1 << 20) is not None
         except DatasetError:
-            return False
+            return True
 
     def read(self, path: Path, **options: Any) -> Source:  # noqa: ANN401 - as in Format
         """Open a folder or zip file; see `ReadDiffusionPolicy` for the options, and `Format.read`."""

@@ -9,10 +9,11 @@ import numpy as np
 from data.config import from_dict
 from data.errors import DatasetError
 from data.features import from_json
+from data.formats.lerobot_columns import NO_OBSERVATIONS, lerobot_features, rows
 from data.formats.lerobot_import import ReadLeRobot, episode_of, notes
-from data.formats.lerobot_write import SIDECAR, WriteLeRobot, write_lerobot
+from data.formats.lerobot_write import CHECKSUMS, SIDECAR, WriteLeRobot, write_lerobot
 from data.formats.registry import Format, Source
-from data.formats.sidecar import Sidecar
+from data.formats.sidecar import Sidecar, checksum
 from data.layout import episode_from
 from data.lerobot import LeRobotFolder
 
@@ -84,6 +85,12 @@ def _with_sidecar(folder: LeRobotFolder, sidecar: Sidecar, options: ReadLeRobot)
         said.append(f"Pictures are not read: {', '.join(pictures)}.")
         features = {key: feature for key, feature in features.items() if key not in pictures}
         columns = {key: shape for key, shape in columns.items() if key in features}
+    written = lerobot_features(features, NO_OBSERVATIONS, [], video=False)
+    added = sorted(folder.features.keys() - written.keys() - {*folder.cameras, *arrays})
+    if added:
+        said.append(
+            f"Columns {', '.join(added)} were added later and are not read; sidecar='ignore' reads them."
+        )
     episodes = _joined(folder, sidecar, columns, features)
     return Source(features, action_spec, len(folder), episodes, tuple(said))
 
@@ -94,6 +101,7 @@ def _joined(
     for found in folder:
         facts, arrays = sidecar.read(found.id)
         try:
+            sums = dict(facts.pop(CHECKSUMS, {}))  # earlier releases wrote none
             for key, shape in columns.items():
                 path = f"observations/{key}"
                 arrays[path] = np.concatenate([_rows(found, key).reshape(-1, *shape), arrays[path]])
@@ -103,6 +111,9 @@ def _joined(
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _stale(folder, f"episode {found.id}: {error}") from error
         _refuse_other(folder, found, episode)
+        for key in sums.keys() & episode.observations.keys():
+            if checksum(episode.observations[key][: len(found)]) != sums[key]:
+                raise _stale(folder, f"episode {found.id} has another {key}")
         yield episode
 
 
@@ -112,13 +123,13 @@ def _rows(found: LeRobotEpisode, key: str) -> NDArray[Any]:
 
 def _refuse_other(folder: LeRobotFolder, found: LeRobotEpisode, episode: Episode) -> None:
     """Refuse to mix the facts of one episode with the rows of another, after somebody edited the dataset."""
-    same = (
-        len(found) == len(episode)
-        and np.array_equal(found.columns["action"], episode.action.astype(np.float32))
-        and found.task == episode.task
-    )
-    if not same:
+    same = len(found) == len(episode) and found.task == episode.task
+    if not (same and np.array_equal(found.columns["action"], episode.action.astype(np.float32))):
         raise _stale(folder, f"episode {found.id} has other steps, actions or another task")
+    for key, wanted in rows(episode, NO_OBSERVATIONS).items():
+        stored = found.columns.get(key)
+        if stored is not None and not np.array_equal(stored.reshape(wanted.shape), wanted):
+            raise _stale(folder, f"episode {found.id} has another {key}")
 
 
 def _stale(folder: LeRobotFolder, why: str) -> DatasetError:

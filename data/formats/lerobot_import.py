@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from data.errors import DatasetError
-from data.formats.lerobot_columns import CODES, PLANS, VALID
+from data.formats.compare import truths
+from data.formats.lerobot_columns import CODES, PLANS, REWARD, SUCCEEDED, VALID
 from data.records import Episode, Outcome, SegmentKind, Source
 
 if TYPE_CHECKING:
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
 
 INTERVENTION = ("intervention", "complementary_info.is_intervention", "intervene_flag", "is_intervention")
 """Columns that say whether a person acted, the first that is there counts."""
-SUCCESS = ("next.success", "is_success")
+SUCCESS = (SUCCEEDED, "is_success")
 """Columns that say whether the task was done, likewise."""
 _USED = {
     "action",
     *PLANS,
-    *(f"{VALID}{name}" for name in PLANS),
+    *(f"{VALID}{name}" for name in (*PLANS, REWARD, SUCCEEDED)),
     *CODES,
     *INTERVENTION,
     "intervention_segment",
     *SUCCESS,
-    "next.reward",
+    REWARD,
     "next.done",
     "next.truncated",
 }
@@ -73,8 +74,10 @@ def notes(folder: LeRobotFolder, options: ReadLeRobot) -> tuple[str, ...]:
         made.append(f"No column says who acted; every step counts as {options.source!r}.")
     if not keys & {*SUCCESS, "robot_rl.outcome"}:
         made.append("No column says how episodes ended; their outcome is unknown.")
-    if "next.reward" not in keys:
+    if REWARD not in keys:
         made.append("There is no next.reward; rewards are NaN.")
+    if not keys & {"next.done", "next.truncated"}:
+        made.append("No column says whether the task ended; every episode counts as cut.")
     if "next.done" in keys and "next.truncated" not in keys:
         made.append("next.done does not tell ends from cuts: an end without success counts as a cut.")
     if folder.texts:
@@ -102,7 +105,6 @@ def episode_of(found: LeRobotEpisode, options: ReadLeRobot) -> Episode:
     human = source == Source.HUMAN
     kinds = np.where(human, str(SegmentKind.CORRECTION), str(SegmentKind.NONE))
     coded = _coded(found, "robot_rl.segment_kind", SegmentKind)
-    reward = _one(found, "next.reward")
     parts: dict[str, NDArray[Any]] = {
         **_actions(found),
         "chunk_id": np.full(steps, -1),
@@ -110,7 +112,7 @@ def episode_of(found: LeRobotEpisode, options: ReadLeRobot) -> Episode:
         "source": source,
         "segment_id": _segments(found, source),
         "segment_kind": kinds if coded is None else coded,
-        "reward": np.full(steps, np.nan) if reward is None else reward.astype(np.float64),
+        "reward": _reward(found),
         **_ends(found),
         "wall_time": np.full(steps, np.nan),
         "monotonic_time": found.timestamps,
@@ -162,10 +164,20 @@ def _actions(found: LeRobotEpisode) -> dict[str, NDArray[np.float64]]:
     for key, name in PLANS.items():
         made[name] = np.full_like(action, np.nan)
         if key in found.columns and found.columns[key].shape == action.shape:
-            valid = _one(found, f"{VALID}{key}")
-            chosen = np.ones(len(found), bool) if valid is None else valid.astype(bool)
-            made[name][chosen] = found.columns[key][chosen]
+            valid = _valid(found, key)
+            made[name][valid] = found.columns[key][valid]
     return made
+
+
+def _reward(found: LeRobotEpisode) -> NDArray[np.float64]:
+    given = _one(found, REWARD)
+    return np.full(len(found), np.nan) if given is None else np.where(_valid(found, REWARD), given, np.nan)
+
+
+def _valid(found: LeRobotEpisode, key: str) -> NDArray[np.bool_]:
+    """Where a column means what it says, (T,); everywhere when no column beside it tells."""
+    told = _flag(found, f"{VALID}{key}")
+    return np.ones(len(found), bool) if told is None else told
 
 
 def _source(found: LeRobotEpisode, options: ReadLeRobot) -> NDArray[np.str_]:
@@ -174,7 +186,7 @@ def _source(found: LeRobotEpisode, options: ReadLeRobot) -> NDArray[np.str_]:
         return coded
     for key in INTERVENTION:
         if key in found.columns:
-            acted = found.columns[key].reshape(len(found), -1).astype(bool).any(axis=1)
+            acted = truths(found.columns[key], _place(found, key)).reshape(len(found), -1).any(axis=1)
             return np.where(acted, str(Source.HUMAN), str(Source.POLICY))
     return np.full(len(found), str(Source(options.source)))
 
@@ -187,14 +199,10 @@ def _segments(found: LeRobotEpisode, source: NDArray[np.str_]) -> NDArray[np.int
 
 
 def _ends(found: LeRobotEpisode) -> dict[str, NDArray[np.bool_]]:
-    nothing = np.zeros(len(found), bool)
-    done, cut = _one(found, "next.done"), _one(found, "next.truncated")
-    done = nothing if done is None else done.astype(bool)
-    if cut is None:
-        cut = done & (_outcome(found) is not Outcome.SUCCESS)
-    truncated = cut.astype(bool)
+    done, cut = _flag(found, "next.done"), _flag(found, "next.truncated")
+    done = np.zeros(len(found), bool) if done is None else done
+    truncated = done & (_outcome(found) is not Outcome.SUCCESS) if cut is None else cut.copy()
     terminated = done & ~truncated
-    truncated = truncated.copy()
     truncated[-1] |= not terminated[-1]  # the recording ends here, the task did not
     return {"terminated": terminated, "truncated": truncated}
 
@@ -204,12 +212,12 @@ def _outcome(found: LeRobotEpisode) -> Outcome:
     if coded is not None:
         return Outcome(str(coded[-1]))
     for key in SUCCESS:
-        values = _one(found, key)
-        if values is None:
+        values = _flag(found, key)
+        if values is None or not _valid(found, key).any():
             continue
-        if values.astype(bool).any():
+        if values.any():
             return Outcome.SUCCESS
-        done = _one(found, "next.done")
+        done = _flag(found, "next.done")
         judged = key == "is_success" or (done is not None and bool(done[-1]))
         return Outcome.FAILURE if judged else Outcome.UNKNOWN
     return Outcome.UNKNOWN
@@ -222,10 +230,20 @@ def _coded(found: LeRobotEpisode, key: str, kind: type[StrEnum]) -> NDArray[np.s
     texts = np.array([str(member) for member in kind])
     if not np.isin(codes, np.arange(len(texts))).all():
         raise DatasetError(
-            f"Episode {found.id} of {found.folder.path}: {key} holds {sorted(set(codes.tolist()))}; "
+            f"{_place(found, key)} holds {sorted(set(codes.tolist()))}; "
             f"0 to {len(texts) - 1} are known ({', '.join(texts)})."
         )
     return np.asarray(texts[codes.astype(np.int64)])
+
+
+def _flag(found: LeRobotEpisode, key: str) -> NDArray[np.bool_] | None:
+    """A column of one truth value per step, (T,); None where it is not there."""
+    values = _one(found, key)
+    return None if values is None else truths(values, _place(found, key))
+
+
+def _place(found: LeRobotEpisode, key: str) -> str:
+    return f"Episode {found.id} of {found.folder.path}: {key}"
 
 
 def _one(found: LeRobotEpisode, key: str) -> NDArray[Any] | None:
@@ -234,8 +252,5 @@ def _one(found: LeRobotEpisode, key: str) -> NDArray[Any] | None:
         return None
     values = found.columns[key]
     if values.size != len(found):
-        raise DatasetError(
-            f"Episode {found.id} of {found.folder.path}: {key} has shape {values.shape}; one number a "
-            "step is needed."
-        )
+        raise DatasetError(f"{_place(found, key)} has shape {values.shape}; one number a step is needed.")
     return values.reshape(len(found))

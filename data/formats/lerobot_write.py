@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from data.errors import DatasetError
-from data.features import differences, from_array, from_json, to_json
+from data.features import from_array, to_json
+from data.formats.compare import refuse_misfit
 from data.formats.extras import require
 from data.formats.lerobot_columns import Columns, choose, lerobot_features, rows
-from data.formats.sidecar import SidecarWriter
+from data.formats.sidecar import SidecarWriter, checksum
 from data.formats.target import new_target
 from data.layout import check_key, episode_arrays, episode_facts
-from data.records import Source
+from data.records import Outcome, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from data.features import Feature, Features
     from data.records import Episode
 
+CHECKSUMS = "columns_sha256"
+"""Fact of an episode in the sidecar: checksums of observations that lie in LeRobot's files, by key."""
 SIDECAR = "meta/robot_rl_episodes.parquet"
 """Where in a dataset the sidecar lies; LeRobot leaves the file alone."""
 _RATE_SLACK = 0.02
@@ -71,7 +74,7 @@ def write_lerobot(
     for key in first.observations:
         check_key(key)  # LeRobot makes folders of these names
     known = {k: features[k] if k in features else from_array(v[0]) for k, v in first.observations.items()}
-    writer = _Writer(known, _fps(first, action_spec, options), options)
+    writer = _Writer(known, first.action.shape[1], _fps(first, action_spec, options), options)
     with new_target(path) as part:
         dataset = writer.create(part, first, action_spec)
         header = {**writer.header, "action_spec": None if action_spec is None else dict(action_spec)}
@@ -89,8 +92,9 @@ def write_lerobot(
 class _Writer:
     """What is the same for every episode, and what was noticed."""
 
-    def __init__(self, features: Mapping[str, Feature], fps: int, options: WriteLeRobot) -> None:
+    def __init__(self, features: Mapping[str, Feature], width: int, fps: int, options: WriteLeRobot) -> None:
         self.features = features
+        self._width = width
         self.fps = fps
         self.columns: Columns = choose(features)
         self._video = options.images == "video"
@@ -99,6 +103,7 @@ class _Writer:
         self._off_rate = 0
         self._paused = 0
         self._no_reward = 0
+        self._no_outcome = 0
 
     @property
     def header(self) -> dict[str, Any]:
@@ -120,7 +125,15 @@ class _Writer:
         if self._paused:
             made.append(f"{self._paused} paused steps are rows like others; robot_rl.source marks them.")
         if self._no_reward:
-            made.append(f"next.reward is 0 in {self._no_reward} episodes whose reward is not known.")
+            made.append(
+                f"next.reward is 0 at {self._no_reward} steps whose reward is not known; valid.next.reward "
+                "is False there."
+            )
+        if self._no_outcome:
+            made.append(
+                f"next.success is False throughout {self._no_outcome} episodes whose outcome is not known; "
+                "valid.next.success is False there."
+            )
         return tuple(made)
 
     def create(self, root: Path, first: Episode, action_spec: Mapping[str, Any] | None) -> Any:  # noqa: ANN401 - LeRobot has no types
@@ -139,17 +152,18 @@ class _Writer:
 
     def add(self, dataset: Any, sidecar: SidecarWriter, number: int, episode: Episode) -> None:  # noqa: ANN401 - LeRobot has no types
         """Write one episode."""
-        self._refuse_misfit(episode)
+        refuse_misfit(episode, self.features, self._width)
         table = rows(episode, self.columns)
         for t in range(len(episode)):
             frame: dict[str, Any] = {key: values[t] for key, values in table.items()}
             dataset.add_frame({**frame, "task": episode.task})
         # One process for each camera, which is LeRobot's default, costs more than it saves here.
         dataset.save_episode(parallel_encoding=False)
-        sidecar.add(number, episode_facts(episode), self._apart(episode))
+        sidecar.add(number, {**episode_facts(episode), CHECKSUMS: self._sums(episode)}, self._apart(episode))
         self._off_rate += abs(_measured(episode) / self.fps - 1.0) > _RATE_SLACK
         self._paused += int((episode.source == Source.PAUSED).sum())
-        self._no_reward += bool(np.isnan(episode.reward).any())
+        self._no_reward += int(np.isnan(episode.reward).sum())
+        self._no_outcome += episode.outcome is Outcome.UNKNOWN
 
     def _apart(self, episode: Episode) -> dict[str, NDArray[Any]]:
         arrays = episode_arrays(episode)
@@ -157,13 +171,9 @@ class _Writer:
             arrays[f"observations/{key}"] = episode.observations[key][len(episode) :]
         return arrays
 
-    def _refuse_misfit(self, episode: Episode) -> None:
-        found = {key: from_array(values[0]) for key, values in episode.observations.items()}
-        bare = from_json({k: {"shape": f.shape, "dtype": f.dtype} for k, f in self.features.items()})
-        lines = differences(bare, found, expected_by="the dataset", found_in="the episode")
-        lines += [f"{key!r} is new." for key in found.keys() - bare.keys()]
-        if lines:
-            raise DatasetError(f"Episode {episode.id} does not fit the first one: " + " ".join(lines))
+    def _sums(self, episode: Episode) -> dict[str, str]:
+        exact = self.columns.arrays if self._video else (*self.columns.pictures, *self.columns.arrays)
+        return {key: checksum(episode.observations[key][: len(episode)]) for key in exact}
 
 
 def _quiet(stack: contextlib.ExitStack) -> None:

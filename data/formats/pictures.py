@@ -70,7 +70,7 @@ def decode(content: bytes, budget: Budget, where: str) -> NDArray[Any]:
 
 
 def _decode_grey16(content: bytes) -> NDArray[np.uint16]:
-    with av.open(io.BytesIO(content), "r") as container:
+    with av.open(io.BytesIO(content), "r", metadata_errors="replace") as container:
         frame = next(container.decode(video=0))
     return np.asarray(frame.reformat(format="gray16le").to_ndarray(), np.uint16)[..., None]
 

@@ -184,14 +184,6 @@ def safe_id(name: str) -> str:
     return _UNSAFE.sub("_", name).lstrip("._-")[:128] or "episode"
 
 
-def same_rows(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows of two arrays (N, ...) are equal, NaN equal to NaN; (N,)."""
-    same = np.asarray(a == b)
-    if a.dtype.kind == b.dtype.kind == "f":
-        same = same | (np.isnan(a) & np.isnan(b))
-    return np.asarray(same.reshape(len(same), -1).all(axis=1))
-
-
 def _lengths(id_: str, rows: Rows) -> tuple[int, bool]:
     """Steps T, and whether there are T + 1 observations."""
     steps = len(rows.action)

@@ -185,8 +185,8 @@ def detect(path: Path | str) -> str:
         return found[0]
     if found:
         raise DatasetError(f"{path} could be {' or '.join(found)}; say which format it is.")
-    looked = "".join(f"\n  {each.name}: {each.looked_for}" for each in known)
-    raise DatasetError(f"{path} is of no known format. Looked for:{looked}\nOr name the format.")
+    looked = "; ".join(f"{each.name}: {each.looked_for}" for each in known)
+    raise DatasetError(f"{path} is of no known format. Looked for {looked}. Or name the format.")
 
 
 def open_source(path: Path | str, format: str | None = None, **options: Any) -> Source:  # noqa: A002, ANN401 - the usual word; each format has its own options

@@ -11,8 +11,9 @@ import numpy as np
 from data.errors import DatasetError
 from data.formats import hdf5_file as hdf5
 from data.formats import robomimic_names as names
+from data.formats.compare import same_rows, truths
 from data.formats.limits import Budget
-from data.formats.recorded import ReadArrays, Rows, by_key, recorded_episode, same_rows
+from data.formats.recorded import ReadArrays, Rows, by_key, recorded_episode
 from data.formats.robomimic_write import OWN
 from data.layout import check_key, episode_from
 from data.steps import Outcome
@@ -106,7 +107,7 @@ class Demo:
     @property
     def goes_on_after_done(self) -> bool:
         """Whether a step before the last one is done."""
-        dones = self._column("dones", Budget(1 << 30, self.place))
+        dones = self._dones(Budget(1 << 30, self.place))
         return dones is not None and bool((dones[:-1] != 0).any())
 
     def episode(self, splits: list[str]) -> Episode:
@@ -122,7 +123,7 @@ class Demo:
         extra = {"splits": splits} if splits else {}
         if self.own is not None:
             return self._own_episode(budget, extra)
-        rewards, dones = self._column("rewards", budget), self._column("dones", budget)
+        rewards, dones = self._column("rewards", budget), self._dones(budget)
         diagnostics = {key: hdf5.numbers(node, budget) for key, node in self._extra.items()}
         if dones is not None:
             diagnostics["dones"] = dones
@@ -191,7 +192,15 @@ class Demo:
     def _outcome(self, rewards: NDArray[Any] | None) -> Outcome:
         if rewards is None or not names.sparse_reward(self._env_args):
             return Outcome.UNKNOWN
-        return Outcome.SUCCESS if (rewards > 0).any() else Outcome.FAILURE
+        if (rewards > 0).any():
+            return Outcome.SUCCESS
+        return Outcome.UNKNOWN if np.isnan(rewards).any() else Outcome.FAILURE
+
+    def _dones(self, budget: Budget) -> NDArray[Any] | None:
+        dones = self._column("dones", budget)
+        if dones is not None:
+            truths(dones, f"{self.place}: dones")
+        return dones
 
     def _column(self, name: str, budget: Budget) -> NDArray[Any] | None:
         dataset = hdf5.child(self._group, name)

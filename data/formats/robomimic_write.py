@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from data.errors import DatasetError
-from data.features import to_json
+from data.features import from_array, to_json
+from data.formats.compare import refuse_misfit
 from data.formats.hdf5_file import h5py_module
 from data.formats.robomimic_names import file_name
 from data.formats.target import new_target
@@ -19,6 +21,8 @@ from data.layout import episode_arrays, episode_facts
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from data.features import Features
     from data.records import Episode
@@ -79,7 +83,7 @@ def write_demos(
         for episode in episodes:
             writer.add(episode)
         writer.close(features, action_spec)
-    return ()
+    return writer.notes
 
 
 class _Writer:
@@ -91,25 +95,41 @@ class _Writer:
         self._ids: list[str] = []
         self._splits: dict[str, list[str]] = {}
         self._env_args = options.env_args
+        self._form: tuple[Features, int] | None = None
         self._total = 0
+        self._not_finite: Counter[str] = Counter()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a learner that reads the file must know, one sentence each."""
+        return tuple(
+            f"{place} is not a finite number at {steps} steps, as where it was not known; a learner that "
+            "uses it becomes NaN without a word."
+            for place, steps in self._not_finite.items()
+        )
 
     def add(self, episode: Episode) -> None:
         """Append an episode as the next demo.
 
         Raises:
-            DatasetError: Its id was there before, two of its keys share a name, or it is of another
-                environment.
+            DatasetError: Its id was there before, two of its keys share a name, it is of another
+                environment, or has other observations or actions than the first one.
         """
         if episode.id in self._ids:
             raise DatasetError(f"Episode {episode.id} comes twice; ids must differ within a file.")
+        self._form = self._form or (
+            {key: from_array(rows[0]) for key, rows in episode.observations.items()},
+            episode.action.shape[1],
+        )
+        refuse_misfit(episode, *self._form)
         self._ids.append(episode.id)
         demo = self._data.create_group(f"demo_{len(self._ids) - 1}")
         demo.attrs["num_samples"] = len(episode)
         self._total += len(episode)
         self._take_metadata(episode, demo)
         self._put_observations(episode, demo)
-        demo["actions"] = episode.action
-        demo["rewards"] = episode.reward
+        self._put(demo, "actions", episode.action)
+        self._put(demo, "rewards", episode.reward)
         demo["dones"] = episode.terminated.astype(np.int64)
         arrays = {p: a for p, a in episode_arrays(episode).items() if not p.startswith("observations/")}
         if "extra/states" in arrays:
@@ -163,8 +183,14 @@ class _Writer:
             packing = {"compression": "gzip", "compression_opts": 1, "chunks": (1, *rows.shape[1:])}
             settings = packing if picture and self._options.compression == "gzip" else {}
             for group, part in (("obs", rows[:-1]), ("next_obs", rows[1:])):
-                dataset = demo.create_dataset(f"{group}/{names[key]}", data=part, **settings)
-                dataset.attrs["key"] = key
+                self._put(demo, f"{group}/{names[key]}", part, **settings).attrs["key"] = key
+
+    def _put(self, demo: Any, place: str, rows: NDArray[Any], **settings: Any) -> Any:  # noqa: ANN401 - h5py
+        """Write what robomimic reads, (T, ...), and count the rows that are not finite."""
+        if rows.dtype.kind == "f":
+            lost = int((~np.isfinite(rows.reshape(len(rows), -1))).any(axis=1).sum())
+            self._not_finite.update({place: lost} if lost else {})
+        return demo.create_dataset(place, data=rows, **settings)
 
     def _all_splits(self) -> dict[str, list[str]]:
         found = {name: list(ids) for name, ids in self._options.splits.items()}

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data.errors import DatasetError
+from data.manifest import sha256_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,11 @@ _SCHEMA = pa.schema(
         ("sha256", pa.string()),
     ]
 )
+
+
+def checksum(values: NDArray[Any]) -> str:
+    """SHA-256 of numbers, as a sidecar keeps it of what lies beside it; whatever the machine's byte order."""
+    return sha256_bytes(_little(values).tobytes())
 
 
 class SidecarWriter:

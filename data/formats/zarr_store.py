@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from data.config import from_dict
-from data.errors import DamagedEpisodeError
+from data.errors import DamagedEpisodeError, DatasetError, StoreError
 from data.features import from_array
 from data.formats.registry import Format, NoOptions, Source
 from data.formats.target import new_target
 from data.store import EpisodeStore
+from data.store_root import is_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -46,11 +46,7 @@ class ZarrStore(Format):
 
     def matches(self, path: Path) -> bool:
         """Whether the folder's group says that it is a store."""
-        try:
-            attributes = json.loads((path / "zarr.json").read_bytes())["attributes"]
-            return bool(attributes["format"] == "robot-rl episodes")
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
+        return is_store(path)
 
     def read(self, path: Path, **options: Any) -> Source:  # noqa: ANN401 - as in Format
         """Open a store; see `ReadZarr` for the options.
@@ -71,12 +67,18 @@ class ZarrStore(Format):
         path: Path,
         **options: Any,  # noqa: ANN401 - as in Format
     ) -> tuple[str, ...]:
-        """Write a new store, which keeps everything; see `Format.write`."""
+        """Write a new store, which keeps everything; see `Format.write`.
+
+        Raises:
+            DatasetError: There was no episode.
+        """
         from_dict(NoOptions, options)
         with new_target(path) as part:
             store = EpisodeStore(part, features=features or None, action_spec=action_spec)
             for episode in episodes:
                 store.write(episode)
+            if not len(store):
+                raise DatasetError(f"There are no episodes to write to {path}; nothing was written.")
         return ()
 
 
@@ -84,6 +86,10 @@ def _episodes(store: EpisodeStore, skip_damaged: bool) -> Iterator[Episode]:
     for id_ in store.ids():
         try:
             yield store.read(id_)
+        except KeyError as error:
+            raise StoreError(
+                f"Episode {id_} was removed from {store.path} meanwhile: start again."
+            ) from error
         except DamagedEpisodeError as error:
             if not skip_damaged:
                 raise

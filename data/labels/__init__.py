@@ -3,8 +3,9 @@
 from data.labels.interpret import CLASSES, imitation_actions, label
 from data.labels.render import markdown_table
 from data.labels.result import Labels, count
+from data.labels.rule import Cell, Imitate, Indicator, Region, Rule
 from data.labels.segments import Segment, segments
-from data.labels.table import TABLE, Cell, Imitate, Indicator, Region, Rule, find_rule
+from data.labels.table import TABLE, find_rule
 
 __all__ = [
     "CLASSES",

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.labels.regions import handback
+from data.labels.rule import REGIONS, Region, Rule
 from data.labels.segments import control_period
-from data.labels.table import Region, Rule
 from data.steps import SegmentKind, Source
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from data.records import Episode
 
 type Columns = dict[str, NDArray[Any]]
@@ -35,22 +37,22 @@ _IMITATION = ("bc_weight", "prior", "indicator", "preference")
 """Columns by which a policy is told to do as was done here."""
 
 
-def leave_out_rewinds(columns: Columns, rule: Rule, episode: Episode, region: NDArray[np.str_]) -> None:
+def leave_out_rewinds(columns: Columns, rule: Rule, episode: Episode, region: NDArray[np.int8]) -> None:
     """Steps that drive back are no example of the task, except to a method that asks for them."""
-    if not rule.rewind:
-        rewound = (region == Region.HUMAN) & (episode.segment_kind == SegmentKind.REWIND)
-        _clear(columns, rewound, _IMITATION)
+    human = region == REGIONS[Region.HUMAN]
+    if not rule.rewind and human.any():
+        _clear(columns, human & (episode.segment_kind == SegmentKind.REWIND), _IMITATION)
 
 
 def leave_out_parked(
-    columns: Columns, parked: NDArray[np.bool_] | None, region: NDArray[np.str_], notes: list[str]
+    columns: Columns, parked: NDArray[np.bool_] | None, region: NDArray[np.int8], notes: list[str]
 ) -> None:
     """Steps at which the operator held still are not imitated; the caller knows whether the task has such."""
     if parked is None:
         return
     if np.shape(parked) != region.shape:
         raise ValueError(f"parked has shape {np.shape(parked)}; {region.shape} is needed.")
-    still = (region == Region.HUMAN) & np.asarray(parked, bool)
+    still = (region == REGIONS[Region.HUMAN]) & np.asarray(parked, bool)
     _clear(columns, still, _IMITATION)
     if still.any():
         notes.append(f"{still.sum()} steps at which the operator held still are not imitated.")
@@ -60,7 +62,6 @@ def leave_out_crossings(
     columns: Columns, lost: NDArray[np.bool_], reward: NDArray[np.float64], notes: list[str]
 ) -> None:
     """What needs the next state is not learned where time was lost before it."""
-    crossing = lost & (columns["critic"] | columns["progress"])
     weight = columns["bc_weight"]
     unknown = lost & ~np.isfinite(weight)
     if not (np.isfinite(weight[~lost]).all() and (weight[~unknown] >= 0).all()):
@@ -68,7 +69,10 @@ def leave_out_crossings(
             "gate holds values that are negative or not finite at a step whose next state is known; "
             "weights are at least 0."
         )
+    if not lost.any():
+        return
     weight[unknown] = 0.0
+    crossing = lost & (columns["critic"] | columns["progress"])
     rewarded = lost & (reward != 0) & columns["critic"].any()
     _clear(columns, crossing, ("critic", "progress"))
     if crossing.any():
@@ -78,22 +82,26 @@ def leave_out_crossings(
         notes.append(f"The rewards of steps {where} are not learned from: they fell into lost time.")
 
 
-def leave_out_short_suffix(columns: Columns, region: NDArray[np.str_], least: int, notes: list[str]) -> None:
+def leave_out_short_suffix(
+    columns: Columns, region: NDArray[np.int8], least: Callable[[], int], notes: list[str]
+) -> None:
     """The outcome is not the policy's when it acted for less than a chunk after the last hand-back."""
-    suffix = region == Region.AFTER
+    suffix = region == REGIONS[Region.AFTER]
+    if not suffix.any():
+        return
     labelled = suffix & ~np.isnan(columns["viability"])
-    if labelled.any() and suffix.sum() < least:
+    if labelled.any() and suffix.sum() < least():
         _clear(columns, labelled, ("viability",))
         notes.append(
             f"The outcome labels nothing: after the last hand-back the policy acted for {suffix.sum()} "
-            f"steps, and {least} are needed."
+            f"steps, and {least()} are needed."
         )
 
 
 def cut_at_handback(columns: Columns, rule: Rule, found: NDArray[np.str_], notes: list[str]) -> None:
     """For a method whose episodes end at the first hand-back, drop what follows it."""
-    first = handback(found)
-    if first is None or not rule.cells[Region.AFTER].cut:
+    first = handback(found) if rule.cells[Region.AFTER].cut else None
+    if first is None:
         return
     after = np.zeros(len(found), bool)
     after[first:] = found[first:] != Source.PAUSED

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.labels.exceptions import (
-    NOTHING,
     Columns,
     cut_at_handback,
     leave_out_crossings,
@@ -23,13 +22,15 @@ from data.labels.exceptions import (
 )
 from data.labels.regions import bootstraps, judged_outcome, regions
 from data.labels.result import Labels
-from data.labels.segments import blocks, broken, numbers, runs, sources
-from data.labels.table import Cell, Imitate, Indicator, Rule, find_rule
+from data.labels.rule import REGIONS, Imitate, Indicator, Rule
+from data.labels.segments import blocks, broken, run_numbers, sources
+from data.labels.table import find_rule
 from data.steps import Outcome, Source
 
 if TYPE_CHECKING:
     from data.records import Episode
 
+_NAMES = np.array([*REGIONS], "<U16")
 CLASSES = ("progress", "recovery", "idle", "failure")
 """What a critic may call a step; the first two are imitated."""
 
@@ -85,18 +86,18 @@ def label(
     row = find_rule(rule)
     found = sources(episode)
     lost = broken(episode, period, found)
-    region = regions(found, lost, row.window if window is None else window)
+    segment = run_numbers(found, lost)
+    region = regions(found, segment, row.window if window is None else window)
     given = _Given(advantage, threshold, gate, classes)
     _check(given, episode, row, region)
     notes: list[str] = []
-    columns = _empty(len(episode))
-    for where, cell in row.cells.items():
-        _fill(columns, region == where, cell, episode, given)
+    columns = _columns(row, region, judged_outcome(episode), given)
     leave_out_rewinds(columns, row, episode, region)
     leave_out_parked(columns, parked, region, notes)
     leave_out_crossings(columns, lost, episode.reward, notes)
-    least = one_chunk(episode, period) if suffix is None else suffix
-    leave_out_short_suffix(columns, region, least, notes)
+    leave_out_short_suffix(
+        columns, region, lambda: one_chunk(episode, period) if suffix is None else suffix, notes
+    )
     cut_at_handback(columns, row, found, notes)
     keep = _kept(columns)
     columns["online"] &= keep
@@ -104,8 +105,8 @@ def label(
     return Labels(
         episode_id=episode.id,
         rule=row.name,
-        region=region,
-        segment=numbers(runs(found, lost), len(episode)),
+        region=_NAMES.take(region),
+        segment=segment,
         block=blocks(found, lost),
         continuous=~lost,
         bootstrap=bootstraps(episode),
@@ -126,8 +127,8 @@ def imitation_actions(episode: Episode) -> NDArray[np.float64]:
     return np.where(use[:, None], meant, episode.action)
 
 
-def _check(given: _Given, episode: Episode, rule: Rule, region: NDArray[np.str_]) -> None:
-    cells = [cell for where, cell in rule.cells.items() if (region == where).any()]
+def _check(given: _Given, episode: Episode, rule: Rule, region: NDArray[np.int8]) -> None:
+    cells = [cell for where, cell in rule.special if (region == REGIONS[where]).any()]
     uses = {
         "advantage": (given.advantage, any(cell.indicator is Indicator.ADVANTAGE for cell in cells)),
         "gate": (given.gate, any(cell.imitate is Imitate.GATE for cell in cells)),
@@ -149,41 +150,39 @@ def _check(given: _Given, episode: Episode, rule: Rule, region: NDArray[np.str_]
         raise ValueError(f"classes holds {sorted(unknown)}; allowed: {list(CLASSES)}.")
 
 
-def _empty(steps: int) -> Columns:
-    types = {"indicator": "int8", "preference": "int8"}
-    return {name: np.full(steps, value, types.get(name)) for name, value in NOTHING.items()}
-
-
 def _kept(columns: Columns) -> NDArray[np.bool_]:
     used: NDArray[np.bool_] = (columns["bc_weight"] > 0) | columns["critic"] | columns["progress"]
     used |= ~np.isnan(columns["viability"]) | (columns["indicator"] >= 0) | (columns["preference"] >= 0)
     return used
 
 
-def _fill(columns: Columns, rows: NDArray[np.bool_], cell: Cell, episode: Episode, given: _Given) -> None:
-    outcome = judged_outcome(episode)
+def _columns(rule: Rule, region: NDArray[np.int8], outcome: Outcome, given: _Given) -> Columns:
+    """What the table says of each step."""
+    columns: Columns = {name: cells.take(region) for name, cells in rule.lookup.items()}
     success = outcome is Outcome.SUCCESS
-    for name in ("critic", "online", "prior", "preference"):
-        columns[name][rows] = getattr(cell, name)
-    columns["progress"][rows] = cell.progress and success
-    if cell.viability and outcome is not Outcome.UNKNOWN:
-        columns["viability"][rows] = float(success)
-    columns["bc_weight"][rows] = _weights(cell.imitate, rows, success=success, given=given)
-    columns["indicator"][rows] = _indicators(cell.indicator, rows, given)
+    columns["progress"] &= success
+    known = columns["viability"] if outcome is not Outcome.UNKNOWN else False
+    columns["viability"] = np.where(known, float(success), np.full(len(region), np.nan))
+    for where, cell in rule.special:
+        rows = region == REGIONS[where]
+        if rows.any():
+            columns["bc_weight"][rows] = _weights(cell.imitate, rows, success=success, given=given)
+            columns["indicator"][rows] = _indicators(cell.indicator, rows, given)
+    return columns
 
 
 def _weights(imitate: Imitate, rows: NDArray[np.bool_], *, success: bool, given: _Given) -> Any:  # noqa: ANN401 - a number or an array of them
-    if imitate is Imitate.GATE and rows.any() and success:
+    if imitate is Imitate.GATE and success:
         assert given.gate is not None
         return given.gate[rows]
-    if imitate is Imitate.CLASS and rows.any():
+    if imitate is Imitate.CLASS:
         assert given.classes is not None
         return np.isin(given.classes[rows], CLASSES[:2])
     return float(imitate is Imitate.YES or (imitate is Imitate.SUCCESS and success))
 
 
 def _indicators(indicator: Indicator, rows: NDArray[np.bool_], given: _Given) -> Any:  # noqa: ANN401 - a number or an array of them
-    if indicator is Indicator.ADVANTAGE and rows.any():
+    if indicator is Indicator.ADVANTAGE:
         assert given.advantage is not None
         values = np.asarray(given.advantage)[rows]
         if not np.isfinite(values).all():

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data.events import EventKind
-from data.labels.segments import numbers, runs
-from data.labels.table import Region
+from data.labels.rule import REGIONS, Region
 from data.steps import Outcome, Source
 
 if TYPE_CHECKING:
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from data.records import Episode
 
 
-def regions(found: NDArray[np.str_], lost: NDArray[np.bool_], window: int) -> NDArray[np.str_]:
-    """Region of every step, (T,) of text.
+def regions(found: NDArray[np.str_], number: NDArray[np.int64], window: int) -> NDArray[np.int8]:
+    """Region of every step by its number in `REGIONS`, (T,).
 
     Pauses are looked through: policy, pause, person is a takeover as policy, person is. A demonstration is a
     person's act too: what comes before it is not the policy's success. The last steps before a takeover (P1)
@@ -26,7 +25,7 @@ def regions(found: NDArray[np.str_], lost: NDArray[np.bool_], window: int) -> ND
 
     Args:
         found: (T,), who acted, from `segments.sources`.
-        lost: (T,), from `segments.broken`.
+        number: (T,), from `segments.run_numbers`.
         window: K, at least 1.
 
     Raises:
@@ -34,22 +33,22 @@ def regions(found: NDArray[np.str_], lost: NDArray[np.bool_], window: int) -> ND
     """
     if window < 1:
         raise ValueError(f"The window before a takeover is {window} steps; at least 1 is needed.")
-    region = np.full(len(found), Region.PAUSED, "<U16")
-    policy = found == Source.POLICY
-    person = (found == Source.HUMAN) | (found == Source.DEMO)
-    region[policy] = Region.EARLY if person.any() else Region.AUTONOMOUS
-    region[found == Source.HUMAN] = Region.HUMAN
-    region[found == Source.DEMO] = Region.DEMO
-    parts = runs(found, lost)
-    part = numbers(parts, len(found))
-    rows = np.flatnonzero(part >= 0)
+    region = np.full(len(found), REGIONS[Region.PAUSED], np.int8)
+    policy, human, demo = (found == who for who in (Source.POLICY, Source.HUMAN, Source.DEMO))
+    person = human | demo
+    if not person.any():
+        region[policy] = REGIONS[Region.AUTONOMOUS]
+        return region
+    region[policy] = REGIONS[Region.EARLY]
+    region[human] = REGIONS[Region.HUMAN]
+    region[demo] = REGIONS[Region.DEMO]
+    rows = np.flatnonzero(number >= 0)
     # Of each step the next unpaused one counts: a pause hides no takeover.
     for before in rows[:-1][policy[rows[:-1]] & person[rows[1:]]]:
-        start = max(parts[part[before]].start, before + 1 - window)
-        region[start : before + 1] = Region.LAST
-    if person.any():
-        last = np.flatnonzero(person)[-1]
-        region[last + 1 :][policy[last + 1 :]] = Region.AFTER
+        start = max(int(np.argmax(number == number[before])), before + 1 - window)
+        region[start : before + 1] = REGIONS[Region.LAST]
+    last = np.flatnonzero(person)[-1]
+    region[last + 1 :][policy[last + 1 :]] = REGIONS[Region.AFTER]
     return region
 
 

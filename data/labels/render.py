@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from data.labels.table import TABLE, Cell, Imitate, Indicator, Region
+from data.labels.rule import Cell, Imitate, Indicator, Region
+from data.labels.table import TABLE
 
 _IMITATE = {
     Imitate.YES: "imitate",

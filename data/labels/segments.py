@@ -54,10 +54,7 @@ def control_period(times: NDArray[np.float64]) -> float:
     Args:
         times: (T,), s.
     """
-    if len(times) < 2:
-        return float("inf")
-    middle = (len(times) - 2) // 2
-    return float(np.partition(np.diff(times), middle)[middle])
+    return _usual(times[1:] - times[:-1])
 
 
 def sources(episode: Episode) -> NDArray[np.str_]:
@@ -67,6 +64,8 @@ def sources(episode: Episode) -> NDArray[np.str_]:
     pause and its resume are paused, and a first human step that was sent before the takeover was pressed is
     still the policy's.
     """
+    if not episode.events:
+        return episode.source
     found = episode.source.copy()
     times, events = episode.monotonic_time, sorted(episode.events, key=lambda event: event.time)
     since: float | None = None
@@ -103,10 +102,18 @@ def broken(
     paused = found == Source.PAUSED
     lost: NDArray[np.bool_] = paused.copy()
     lost[:-1] |= paused[1:]
-    lost[:-1] |= np.diff(episode.monotonic_time) < 0
+    some = bool(paused.any())
     for times in (episode.monotonic_time, episode.wall_time):
-        usual = control_period(times[~paused]) if period is None else period
-        lost[:-1] |= (np.diff(times) > GAP * usual) & (usual > 0)
+        gaps = times[1:] - times[:-1]
+        if times is episode.monotonic_time:
+            lost[:-1] |= gaps < 0
+        usual = period
+        if usual is None:
+            usual = control_period(times[~paused]) if some else _usual(gaps)
+        if usual > 0:
+            lost[:-1] |= gaps > GAP * usual
+    if not episode.events:
+        return lost
     stamps = np.array([event.time for event in episode.events if event.kind in _BREAKING])
     after = np.searchsorted(np.maximum.accumulate(episode.monotonic_time), stamps, side="left")
     lost[after[(after > 0) & (after < len(lost))] - 1] = True
@@ -139,10 +146,33 @@ def numbers(parts: Sequence[Segment], length: int) -> NDArray[np.int64]:
     return number
 
 
+def run_numbers(found: NDArray[np.str_], lost: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Number of the one of `runs` that each step is in, (T,); -1 when paused."""
+    return _numbered(found == Source.PAUSED, found[1:] != found[:-1], lost)
+
+
 def blocks(found: NDArray[np.str_], lost: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Number of the continuous recording each step is in, whoever acted, (T,); -1 when paused."""
-    recorded = np.where(found == Source.PAUSED, Source.PAUSED, Source.POLICY)
-    return numbers(runs(recorded, lost), len(found))
+    paused = found == Source.PAUSED
+    return _numbered(paused, paused[1:] != paused[:-1], lost)
+
+
+def _numbered(
+    paused: NDArray[np.bool_], change: NDArray[np.bool_], lost: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    begins = ~paused
+    begins[1:] &= change | lost[:-1]
+    number = begins.cumsum() - 1
+    number[paused] = -1
+    return number
+
+
+def _usual(gaps: NDArray[np.float64]) -> float:
+    """The lower median; infinite of none."""
+    if not len(gaps):
+        return float("inf")
+    middle = (len(gaps) - 1) // 2
+    return float(np.partition(gaps, middle)[middle])
 
 
 def _give_back_key_press(

@@ -8,36 +8,31 @@ few gathers without a loop. No transition crosses an episode, a pause or lost ti
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from data.replay.batch import Arrays, Batch
-from data.replay.intake import ACTION, COLUMN, IMITATION, OBSERVATION, Form, check, forms, transitions
-from data.replay.ledger import EpisodeTable, Held, Ledger
+from data.replay.checks import check_all
+from data.replay.gather import gather
+from data.replay.intake import Form, groups, transitions
+from data.replay.ledger import EpisodeTable, Ledger
 from data.replay.reach import Reach
 from data.replay.recording import Draw, Recording
-from data.replay.storage import Rings, put, take, uniform
+from data.replay.rows import Rows
+from data.replay.state import restore, state_of
+from data.replay.storage import uniform
+from data.replay.transitions import Transitions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from data.labels import Labels
     from data.records import Episode
+    from data.replay.batch import Arrays, Batch
+    from data.replay.sampling import Sampler
     from data.statistics import Scaling
-
-
-class Sampler(Protocol):
-    """Chooses transitions."""
-
-    def draw(
-        self, replay: ReplayBuffer, count: int, rng: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
-        """Numbers of `count` transitions of a replay that is not empty, with importance weights or None."""
-        ...
 
 
 class ReplayBuffer:
@@ -75,16 +70,15 @@ class ReplayBuffer:
             raise ValueError(f"capacity is {capacity} rows; an episode of one step already has 2.")
         self.reach = Reach(chunk, n_step, gamma)
         self.capacity = capacity
-        self._keys, self._columns, self._draw = keys, tuple(columns), draw
-        self._imitation = imitation
-        self._rings = Rings(capacity, folder)
+        self._taken: dict[str, Any] = {
+            "keys": None if keys is None else sorted(keys),
+            "columns": list(columns),
+            "draw": draw,
+            "imitation": imitation,
+        }
+        self._rows = Rows(capacity, folder)
+        self._transitions = Transitions(capacity)
         self._ledger = Ledger(capacity)
-        self._forms: dict[str, Form] = {}
-        self._observed: list[tuple[str, NDArray[Any]]] = []
-        self._carried: list[tuple[str, NDArray[Any]]] = []
-        self._whole = np.zeros((5, capacity), np.int64)
-        self._real = np.zeros((2, capacity), np.float32)
-        self._flags = np.zeros((2, capacity), bool)
 
     def __len__(self) -> int:
         """Number of transitions that may be drawn."""
@@ -103,12 +97,12 @@ class ReplayBuffer:
     @property
     def nbytes(self) -> int:
         """Bytes of everything held, in memory and in files, whether filled yet or not."""
-        return self._rings.nbytes + self._whole.nbytes + self._real.nbytes + self._flags.nbytes
+        return self._rows.nbytes + self._transitions.nbytes
 
     @property
     def forms(self) -> dict[str, Form]:
         """Shape and type of a row of all that is held, by what it is; empty before the first episode."""
-        return dict(self._forms)
+        return dict(self._rows.forms)
 
     @property
     def episode_ids(self) -> list[str]:
@@ -135,16 +129,28 @@ class ReplayBuffer:
             ValueError: The episode is longer than the replay, has other shapes than those before it, or a
                 value is not finite.
         """
-        recording = Recording.of(
-            episode,
-            labels,
-            keys=self._keys,
-            columns=self._columns,
-            draw=self._draw,
-            imitation=self._imitation,
-            version=version,
+        return self.add_all([episode], None if labels is None else [labels], version=version)
+
+    def add_all(
+        self,
+        episodes: Iterable[Episode],
+        labels: Iterable[Labels] | None = None,
+        *,
+        version: int | None = None,
+    ) -> int:
+        """Add several episodes, such as those of a wave, in less time than one by one.
+
+        Args:
+            episodes: The facts.
+            labels: What the method makes of each; everything is replayed when None.
+            version: As for `add`; so are the result and the errors. Nothing is held when one is refused.
+        """
+        given = list(episodes)
+        made = [None] * len(given) if labels is None else list(labels)
+        return self.extend(
+            Recording.of(episode, of_it, version=version, **self._taken)
+            for episode, of_it in zip(given, made, strict=True)
         )
-        return self.extend([recording])
 
     def extend(self, recordings: Iterable[Recording]) -> int:
         """Add episodes that are arrays already, many at once in less time than one by one.
@@ -156,23 +162,8 @@ class ReplayBuffer:
             ValueError: As for `add`.
         """
         given = list(recordings)
-        known = forms(given[0]) if given else {}
-        for recording in given:
-            if (recording.imitation_action is not None) != self._imitation:
-                raise ValueError(
-                    f"Episode {recording.id!r} has {'no' if self._imitation else 'an'} imitation_action, but "
-                    f"the replay was made with imitation={self._imitation}; they must agree."
-                )
-            check(recording, self._forms or known, self.capacity)
-        total, held = 0, 0
-        group: list[Recording] = []
-        for recording in given:
-            if held + len(recording) + 1 > self.capacity:
-                total += self._add(group)
-                group, held = [], 0
-            group.append(recording)
-            held += len(recording) + 1
-        return total + self._add(group)
+        check_all(given, self._rows.forms, self.capacity, imitation=self._taken["imitation"])
+        return sum(map(self._add, groups(given, self.capacity)))
 
     def sample(
         self,
@@ -195,15 +186,14 @@ class ReplayBuffer:
         Raises:
             ValueError: There is nothing to draw from.
         """
-        first, held = self._ledger.first_number, self._ledger.numbers - self._ledger.first_number
-        if not held:
+        if not len(self):
             raise ValueError(
                 f"The replay holds no transition; add episodes that the method learns from (draw is "
-                f"{self._draw!r}; methods without a critic need 'keep')."
+                f"{self._taken['draw']!r}; methods without a critic need 'keep')."
             )
         weight = None
         if sampler is None:
-            numbers = uniform(first, held, count, rng)
+            numbers = uniform(self.first, len(self), count, rng)
         else:
             numbers, weight = sampler.draw(self, count, rng)
         batch = self.get(numbers, into)
@@ -212,9 +202,7 @@ class ReplayBuffer:
 
     def room(self, count: int) -> tuple[Arrays, Arrays]:
         """Arrays for the observations and next observations of `count` transitions, by key, not filled."""
-        forms = [(key, (count, *ring.shape[1:]), ring.dtype) for key, ring in self._observed]
-        now = {key: np.empty(shape, dtype) for key, shape, dtype in forms}
-        return now, {key: np.empty(shape, dtype) for key, shape, dtype in forms}
+        return self._rows.room(count)
 
     def get(self, numbers: NDArray[np.int64], into: tuple[Arrays, Arrays] | None = None) -> Batch:
         """The transitions of these numbers, (B,) from `first` to `first + len(replay) - 1`.
@@ -224,61 +212,15 @@ class ReplayBuffer:
             into: Where to put observations and next observations, by key, each (B, ...); into new arrays when
                 None.
         """
-        now, later = into or self.room(len(numbers))
-        # Numbers go on for ever and slots wrap: shifted to lie within two rounds, `wrap` folds them to one.
-        first = self._ledger.first_number
-        slots = numbers - (first - first % self.capacity)
-        whole = self._whole.take(slots, 1, None, "wrap")
-        real = self._real.take(slots, 1, None, "wrap")
-        flags = self._flags.take(slots, 1, None, "wrap")
-        row, after, length, actor_length, steps = whole
-        for key, ring in self._observed:
-            take(ring, row, now[key])
-            take(ring, after, later[key])
-        acted = row if self.reach.chunk is None else self._action_rows(row, length, actor_length)
-        return Batch(
-            now,
-            later,
-            take(self._rings.arrays[ACTION], acted),
-            real[0],
-            real[1],
-            flags[0],
-            flags[1],
-            length,
-            actor_length,
-            steps,
-            {key: take(ring, row) for key, ring in self._carried},
-            numbers,
-            imitation_action=take(self._rings.arrays[IMITATION], acted) if self._imitation else None,
-        )
-
-    def _action_rows(
-        self, row: NDArray[np.int64], length: NDArray[np.int64], actor_length: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        last = np.maximum(length, actor_length)[:, None] - 1
-        return np.asarray((row[:, None] + np.minimum(np.arange(self.reach.actions), last)) % self.capacity)
+        found = self._transitions.take(numbers, self.first)
+        return gather(self._rows, found, numbers, self.reach, into)
 
     def state(self) -> dict[str, Any]:
         """Everything needed to go on exactly: JSON facts and arrays by name.
 
         Of a replay in a folder the rows stay in its files, which are flushed; the state names them.
         """
-        used = min(self._ledger.rows, self.capacity)
-        arrays: dict[str, NDArray[Any]] = {
-            "whole": self._whole[:, :used],
-            "real": self._real[:, :used],
-            "flags": self._flags[:, :used],
-        }
-        if self._rings.folder is None:
-            arrays |= {name: ring[:used] for name, ring in self._rings.arrays.items()}
-        else:
-            self._rings.flush()
-        facts = {
-            "settings": self._settings(),
-            "forms": {name: [list(shape), dtype.str] for name, (shape, dtype) in self._forms.items()},
-            "ledger": self._ledger.state(),
-        }
-        return {"facts": facts, "arrays": {name: array.copy() for name, array in arrays.items()}}
+        return state_of((self._rows, self._transitions, self._ledger), self._settings())
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go back to what `state` gave, on a replay made with the same settings.
@@ -288,83 +230,21 @@ class ReplayBuffer:
                 since.
             FileNotFoundError: A file of the folder is missing.
         """
-        facts, arrays = state["facts"], state["arrays"]
-        if facts["settings"] != self._settings():
-            raise ValueError(
-                f"The state is of a replay with {facts['settings']}, this one has {self._settings()}; "
-                "make it with the same settings."
-            )
-        self._forms = {name: (tuple(shape), np.dtype(kind)) for name, (shape, kind) in facts["forms"].items()}
-        self._ledger.load_state(facts["ledger"])
-        if self._forms and self._rings.folder is not None:
-            self._rings.reopen(self._forms)
-            self._check_stamps()
-        elif self._forms:
-            self._rings.make(self._forms)
-            for name, ring in self._rings.arrays.items():
-                ring[: len(arrays[name])] = arrays[name]
-        self._name_rings()
-        for name in ("whole", "real", "flags"):
-            getattr(self, f"_{name}")[:, : arrays[name].shape[1]] = arrays[name]
+        restore((self._rows, self._transitions, self._ledger), self._settings(), state)
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "capacity": self.capacity,
-            **asdict(self.reach),
-            "keys": None if self._keys is None else sorted(self._keys),
-            "columns": list(self._columns),
-            "draw": self._draw,
-            "imitation": self._imitation,
-        }
-
-    def _name_rings(self) -> None:
-        arrays = self._rings.arrays.items()
-        self._observed = [
-            (name.removeprefix(OBSERVATION), a) for name, a in arrays if name.startswith(OBSERVATION)
-        ]
-        self._carried = [(name.removeprefix(COLUMN), a) for name, a in arrays if name.startswith(COLUMN)]
-
-    def _check_stamps(self) -> None:
-        for held in self._ledger.held:
-            if not self._rings.marked(held.row, held.rows, held.stamp):
-                raise ValueError(
-                    f"Rows of episode {held.id!r} in {self._rings.folder} were overwritten after this state "
-                    "was taken; take the folder's latest state, or fill a new replay from the episodes."
-                )
+        return {"capacity": self.capacity, **asdict(self.reach), **self._taken}
 
     def _add(self, group: Sequence[Recording]) -> int:
-        if not group:
-            return 0
         intake = transitions(group, self.reach)
         if not intake.transitions.all():
-            return self._add([one for one, n in zip(group, intake.transitions, strict=True) if n])
-        if not self._forms:
-            found = forms(group[0])
-            self._rings.make(found)
-            self._forms = found
-            self._name_rings()
+            useful = [one for one, n in zip(group, intake.transitions, strict=True) if n]
+            return self._add(useful) if useful else 0
+        self._rows.make(group[0])
         self._ledger.make_room(sum(len(one) + 1 for one in group))
-        entered = self._ledger.plan(group, intake.transitions, marked=self._rings.folder is not None)
+        entered = self._ledger.plan(group, intake.transitions, marked=self._rows.mapped)
         for held, recording in zip(entered, group, strict=True):
-            self._write(held, recording)
-        slot = self._ledger.numbers % self.capacity
-        intake.whole[:2] = (intake.whole[:2] + self._ledger.rows) % self.capacity
-        for ring, values in (
-            (self._whole, intake.whole),
-            (self._real, intake.real),
-            (self._flags, intake.flags),
-        ):
-            put(ring.T, slot, values.T)
+            self._rows.write(held, recording)
+        self._transitions.put(self._ledger.numbers, self._ledger.rows, intake)
         self._ledger.enter(entered)
         return int(intake.transitions.sum())
-
-    def _write(self, held: Held, recording: Recording) -> None:
-        start = held.row % self.capacity
-        with self._rings.marking(held.row, held.rows, held.stamp):
-            put(self._rings.arrays[ACTION], start, recording.action)
-            if recording.imitation_action is not None:
-                put(self._rings.arrays[IMITATION], start, recording.imitation_action)
-            for key, ring in self._observed:
-                put(ring, start, recording.observations[key])
-            for key, ring in self._carried:
-                put(ring, start, recording.columns[key])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from data.replay.spans import run_lengths, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from data.replay.reach import Reach
     from data.replay.recording import Recording
@@ -21,7 +20,6 @@ type Form = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and type of one row."""
 OBSERVATION, COLUMN, ACTION, IMITATION = "observation/", "column/", "action", "imitation_action"
 """How rings are named."""
-_PER_STEP = ("reward", "ends", "continuous", "starts", "actor", "imitation_action")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +48,8 @@ def transitions(recordings: Sequence[Recording], reach: Reach) -> Intake:
         reach: What a transition is.
     """
     lengths = np.array([len(one) for one in recordings])
-    total = int(lengths.sum())
-    final = np.zeros(total, bool)
-    final[np.cumsum(lengths) - 1] = True
+    final = np.zeros(int(lengths.sum()), bool)
+    final[lengths.cumsum() - 1] = True
     continuous = _joined([one.continuous for one in recordings], lengths, True)
     actor = _joined([one.actor for one in recordings], lengths, 0)
     starts = _joined([one.starts for one in recordings], lengths, True)
@@ -62,15 +59,14 @@ def transitions(recordings: Sequence[Recording], reach: Reach) -> Intake:
     alone = final | ~continuous
     alone[:-1] |= actor[1:] != actor[:-1]
     actor_length = np.minimum(run_lengths(alone), reach.actions)
-    use = np.flatnonzero(starts & (found.steps > 0))
+    use = (starts & (found.steps > 0)).nonzero()[0]
     # Each episode has one row more than it has steps.
-    episode = np.repeat(np.arange(len(lengths)), lengths)[use]
-    row = use + episode
-    steps = found.steps[use]
+    episode = np.arange(len(lengths)).repeat(lengths).take(use)
+    row, steps = use + episode, found.steps.take(use)
     return Intake(
-        whole=np.stack([row, row + steps, np.minimum(steps, reach.actions), actor_length[use], steps]),
-        real=np.stack([found.reward[use], found.discount[use]]).astype(np.float32),
-        flags=np.stack([found.terminated[use], found.truncated[use]]),
+        whole=_table([row, row + steps, np.minimum(steps, reach.actions), actor_length.take(use), steps]),
+        real=_table([found.reward.take(use), found.discount.take(use)]).astype(np.float32),
+        flags=_table([found.terminated.take(use), found.truncated.take(use)]),
         transitions=np.bincount(episode, minlength=len(lengths)),
     )
 
@@ -85,79 +81,30 @@ def forms(recording: Recording) -> dict[str, Form]:
     return found
 
 
-def check(recording: Recording, known: Mapping[str, Form], capacity: int) -> None:
-    """Refuse an episode that a replay cannot hold rightly.
-
-    Args:
-        recording: The episode.
-        known: Forms of the episodes before it; empty before the first.
-        capacity: Rows of the replay.
-
-    Raises:
-        ValueError: It has no step or too many, lengths disagree, its rows have another form, or a value is
-            not finite.
-    """
-    steps = len(recording)
-    if not 0 < steps < capacity:
-        raise ValueError(
-            f"Episode {recording.id!r} has {steps} steps; a replay of {capacity} rows holds 1 to "
-            f"{capacity - 1}."
-        )
-    _check_lengths(recording)
-    if known and (new := forms(recording)) != known:
-        ours = {key: form for key, form in new.items() if known.get(key) != form}
-        theirs = {key: form for key, form in known.items() if new.get(key) != form}
-        raise ValueError(
-            f"Episode {recording.id!r} has rows of {ours}, those before it of {theirs}; a replay holds "
-            "episodes of one form."
-        )
-    acted = slice(None) if recording.actor is None else recording.actor >= 0
-    named = {"action": recording.action[acted], **recording.observations}
-    if recording.imitation_action is not None:
-        named["imitation_action"] = recording.imitation_action[acted]
-    if recording.judged:
-        named["reward"] = recording.reward[acted]
-    for name, value in named.items():
-        if value.dtype.kind == "f" and not _finite(value):
-            row = int(np.argwhere(~np.isfinite(value))[0, 0])
-            raise ValueError(
-                f"{name} of episode {recording.id!r} is not finite in row {row}; it is not learned from. "
-                "Repair the episode or leave it out."
-            )
+def groups(recordings: Sequence[Recording], capacity: int) -> Iterator[list[Recording]]:
+    """Runs of episodes that a replay of so many rows can take at once, in order."""
+    group: list[Recording] = []
+    held = 0
+    for recording in recordings:
+        if held + len(recording) + 1 > capacity:
+            yield group
+            group, held = [], 0
+        group.append(recording)
+        held += len(recording) + 1
+    if group:
+        yield group
 
 
-def _finite(values: NDArray[np.floating]) -> bool:
-    flat = values.ravel()
-    # A product is not finite if a value is not; much faster, unless values are so large that it overflows.
-    return math.isfinite(float(np.dot(flat, flat))) or bool(np.isfinite(flat).all())
-
-
-def _check_lengths(recording: Recording) -> None:
-    steps = len(recording)
-    per_step = {name: getattr(recording, name) for name in _PER_STEP} | dict(recording.columns)
-    for arrays, length in ((per_step, steps), (recording.observations, steps + 1)):
-        for name, value in arrays.items():
-            if value is not None and len(value) != length:
-                raise ValueError(
-                    f"{name} of episode {recording.id!r} has {len(value)} rows; {length} are needed for "
-                    f"{steps} steps."
-                )
-    if recording.action.ndim != 2 or not recording.observations:
-        raise ValueError(
-            f"Episode {recording.id!r} has actions of shape {recording.action.shape} and observations "
-            f"{sorted(recording.observations)}; (T, A) and at least one are needed."
-        )
-    imitated = recording.imitation_action
-    if imitated is not None and imitated.shape != recording.action.shape:
-        raise ValueError(
-            f"imitation_action of episode {recording.id!r} has shape {imitated.shape}; the executed actions "
-            f"have {recording.action.shape}."
-        )
+def _table(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """As `numpy.stack`, which takes longer than all else here when an episode is short."""
+    made = np.empty((len(rows), len(rows[0])), rows[0].dtype)
+    for i, row in enumerate(rows):
+        made[i] = row
+    return made
 
 
 def _joined(parts: Sequence[NDArray[Any] | None], lengths: NDArray[np.int64], default: Any) -> NDArray[Any]:  # noqa: ANN401 - a flag or a number
-    given = [part for part in parts if part is not None]
-    if not given:
+    if all(part is None for part in parts):
         return np.full(int(lengths.sum()), default)
     filled = [
         np.full(length, default) if part is None else part

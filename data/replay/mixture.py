@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from data.replay.buffer import ReplayBuffer, Sampler
+    from data.replay.buffer import ReplayBuffer
+    from data.replay.sampling import Sampler
     from data.statistics import Scaling
 
 

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.labels import Labels, imitation_actions, label
+from data.labels.regions import bootstraps
+from data.labels.segments import broken, run_numbers, sources
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -74,7 +76,7 @@ class Recording:
 
         Args:
             episode: The facts.
-            labels: What the method makes of it; those of ``"hil-serl"`` (everything is replayed) when None.
+            labels: What the method makes of it; everything is replayed when None, as by ``"hil-serl"``.
             keys: Observations to hold; all of them when None.
             columns: Columns of the labels to hold, such as ``("bc_weight",)``.
             draw: Where transitions start: ``"critic"`` where a critic learns, ``"keep"`` where the method has
@@ -86,32 +88,61 @@ class Recording:
             KeyError: An observation or a column is missing.
             ValueError: The labels are of another episode.
         """
-        labels = label(episode, "hil-serl") if labels is None else labels
-        if (labels.episode_id, len(labels)) != (episode.id, len(episode)):
-            raise ValueError(
-                f"The labels are of episode {labels.episode_id} with {len(labels)} steps, not of "
-                f"{episode.id} with {len(episode)}; label each episode anew."
-            )
-        missing = sorted(set(keys or ()) - episode.observations.keys())
-        unknown = sorted(set(columns) - labels.columns().keys())
-        if missing or unknown:
+        missing = [key for key in keys or () if key not in episode.observations]
+        if missing:
             raise KeyError(
-                f"Episode {episode.id} lacks observations {missing} and label columns {unknown}; it has "
-                f"{sorted(episode.observations)} and {sorted(labels.columns())}."
+                f"Episode {episode.id} lacks observations {missing}; it has {sorted(episode.observations)}."
             )
+        if labels is None and columns:
+            labels = label(episode, "hil-serl")
+        facts = _everything(episode) if labels is None else _labelled(episode, labels, draw)
         return cls(
             observations={key: episode.observations[key] for key in (keys or episode.observations)},
             action=episode.action,
             reward=episode.reward,
-            ends=~labels.bootstrap,
-            continuous=labels.continuous,
-            starts=getattr(labels, draw),
-            # A change between imitated and not ends an actor's chunk as a change of source does.
-            actor=2 * labels.segment + (labels.bc_weight > 0),
             imitation_action=imitation_actions(episode) if imitation else None,
-            columns={name: getattr(labels, name) for name in columns},
+            columns={} if labels is None else _columns(labels, columns),
             id=episode.id,
             task=episode.task,
             version=version,
-            judged=bool(labels.critic.any()),
+            **facts,
         )
+
+
+def _everything(episode: Episode) -> dict[str, Any]:
+    """What is taken from the facts alone where every step that can be replayed is."""
+    found = sources(episode)
+    lost = broken(episode, found=found)
+    continuous = ~lost  # nowhere in a pause
+    return {
+        "ends": ~bootstraps(episode),
+        "continuous": continuous,
+        "starts": continuous,
+        "actor": 2 * run_numbers(found, lost),
+        "judged": bool(continuous.any()),
+    }
+
+
+def _labelled(episode: Episode, labels: Labels, draw: Draw) -> dict[str, Any]:
+    if (labels.episode_id, len(labels)) != (episode.id, len(episode)):
+        raise ValueError(
+            f"The labels are of episode {labels.episode_id} with {len(labels)} steps, not of "
+            f"{episode.id} with {len(episode)}; label each episode anew."
+        )
+    return {
+        "ends": ~labels.bootstrap,
+        "continuous": labels.continuous,
+        "starts": getattr(labels, draw),
+        # A change between imitated and not ends an actor's chunk as a change of source does.
+        "actor": 2 * labels.segment + (labels.bc_weight > 0),
+        "judged": bool(labels.critic.any()),
+    }
+
+
+def _columns(labels: Labels, names: Collection[str]) -> dict[str, NDArray[Any]]:
+    found = labels.columns() if names else {}
+    if unknown := sorted(set(names) - found.keys()):
+        raise KeyError(
+            f"The labels of episode {labels.episode_id} have no columns {unknown}; they have {sorted(found)}."
+        )
+    return {name: found[name] for name in names}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from data.replay.ledger import EpisodeTable
 
 type Draws = tuple[NDArray[np.int64], NDArray[np.float32] | None]
+
+
+class Sampler(Protocol):
+    """Chooses transitions."""
+
+    def draw(self, replay: ReplayBuffer, count: int, rng: np.random.Generator) -> Draws:
+        """Numbers of `count` transitions of a replay that is not empty, with importance weights or None."""
+        ...
 
 
 @dataclass(frozen=True)

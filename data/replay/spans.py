@@ -8,6 +8,7 @@ transition, since its next state was not seen), and it ends where the task ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +39,10 @@ def run_lengths(last: NDArray[np.bool_]) -> NDArray[np.int64]:
     Args:
         last: (T,), True at the last step of every run; the last entry must be True.
     """
-    ends = np.flatnonzero(last)
-    steps = np.arange(len(last))
-    return ends[np.searchsorted(ends, steps)] - steps + 1
+    after = last.nonzero()[0] + 1
+    lengths = after.copy()
+    lengths[1:] -= after[:-1]
+    return np.asarray(after.repeat(lengths) - np.arange(len(last)))
 
 
 def spans(
@@ -75,10 +77,15 @@ def spans(
     return Spans(
         steps=steps,
         reward=value,
-        discount=np.where(terminated, 0.0, (gamma ** np.arange(reach + 1))[steps]),
+        discount=np.where(terminated, 0.0, _powers(gamma, reach).take(steps)),
         terminated=terminated,
         truncated=(left <= reach) & (steps > 0) & ~terminated,
     )
+
+
+@cache
+def _powers(gamma: float, reach: int) -> NDArray[np.float64]:
+    return np.asarray(gamma ** np.arange(reach + 1))
 
 
 def _returns(reward: NDArray[np.floating], steps: NDArray[np.int64], gamma: float) -> NDArray[np.float64]:

@@ -135,20 +135,15 @@ class Alignment:
 
     def _sums(self, action: NDArray[np.float64], state: NDArray[np.float64]) -> dict[str, Correlation]:
         motion = np.diff(state, axis=0)
-        lags = min(self._lags or _FEWEST_LAGS, len(motion) - 3)
+        most = self._lags or _FEWEST_LAGS
+        lags = min(most, len(motion) - 3)
         delta, absolute = action[1:], np.diff(action, axis=0)
         modes = per_dimension(self._action_spec, "mode")
         if len(modes) == action.shape[1]:
             declared = np.where(np.array(modes) == "delta", delta, absolute)
-            return {"declared": self._padded(Correlation.of(declared, motion[1:], lags))}
+            return {"declared": Correlation.of(declared, motion[1:], lags).padded(most)}
         both = zip(MODES, (delta, absolute), strict=True)
-        return {mode: self._padded(Correlation.of(command, motion[1:], lags)) for mode, command in both}
-
-    def _padded(self, sums: Correlation) -> Correlation:
-        """Sums of a short episode with zeros at the lags it is too short for, so that all can be added."""
-        more = (self._lags or _FEWEST_LAGS) - len(sums.shares) // 2
-        products = np.pad(sums.products, ((more, more), (0, 0), (0, 0)))
-        return Correlation(products, np.pad(sums.shares, more), sums.command, sums.motion, sums.steps)
+        return {mode: Correlation.of(command, motion[1:], lags).padded(most) for mode, command in both}
 
     @staticmethod
     def _add(target: dict[str, Correlation], sums: Mapping[str, Correlation]) -> None:

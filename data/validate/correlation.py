@@ -32,20 +32,23 @@ class Lag:
 
 @dataclass(frozen=True, eq=False)
 class Correlation:
-    """Sums that a lag is found from; those of several episodes add up.
+    """Sums that a lag is found from, each by lag from -L to L; those of several episodes add up.
+
+    All sums of a lag go over the rows that command and motion have in common there, so that no correlation
+    exceeds 1 (Cauchy-Schwarz).
 
     Attributes:
-        products: (2 L + 1, A, S), of centred commands and motions, by lag from -L to L.
-        shares: (2 L + 1,), share of the rows that both have at a lag, times the rows.
-        command: (A,), sum of squares.
-        motion: (S,), sum of squares.
+        products: (2 L + 1, A, S), of centred commands and motions.
+        command: (2 L + 1, A), squares.
+        motion: (2 L + 1, S), squares.
+        shares: (2 L + 1,), rows in common.
         steps: Rows.
     """
 
     products: NDArray[np.float64]
-    shares: NDArray[np.float64]
     command: NDArray[np.float64]
     motion: NDArray[np.float64]
+    shares: NDArray[np.float64]
     steps: int
 
     @classmethod
@@ -59,22 +62,39 @@ class Correlation:
         """
         u, r = _centred(command), _centred(motion)
         count = len(u)
-        products, shares = [], []
-        for lag in range(-lags, lags + 1):
-            a, b = (u[: count - lag], r[lag:]) if lag >= 0 else (u[-lag:], r[: count + lag])
-            products.append(a.T @ b)
-            shares.append(len(a))
-        return cls(np.stack(products), np.array(shares, float), (u**2).sum(0), (r**2).sum(0), count)
+        both = [
+            (u[: count - lag], r[lag:]) if lag >= 0 else (u[-lag:], r[: count + lag])
+            for lag in range(-lags, lags + 1)
+        ]
+        return cls(
+            products=np.stack([a.T @ b for a, b in both]),
+            command=np.stack([(a**2).sum(0) for a, _ in both]),
+            motion=np.stack([(b**2).sum(0) for _, b in both]),
+            shares=np.array([len(a) for a, _ in both], float),
+            steps=count,
+        )
 
     def __add__(self, other: Correlation) -> Correlation:
         """The sums of both."""
         return Correlation(
             self.products + other.products,
-            self.shares + other.shares,
             self.command + other.command,
             self.motion + other.motion,
+            self.shares + other.shares,
             self.steps + other.steps,
         )
+
+    def padded(self, lags: int) -> Correlation:
+        """Zeros at the lags that an episode is too short for, up to `lags`, so that all can be added."""
+        more = lags - len(self.shares) // 2
+
+        def wider(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.pad(sums, ((more, more), *[(0, 0)] * (sums.ndim - 1)))
+
+        products, command, motion, shares = map(
+            wider, (self.products, self.command, self.motion, self.shares)
+        )
+        return Correlation(products, command, motion, shares, self.steps)
 
     def lag(self, *, paired: bool, plausible: int) -> Lag | None:
         """The lag, or None where nothing moved.
@@ -84,18 +104,17 @@ class Correlation:
             plausible: Greatest lag that a robot can have, in steps.
         """
         enough = np.flatnonzero(self.shares >= _OVERLAP * self.steps)
-        power = np.sqrt(np.outer(self.command, self.motion))
-        moving = np.flatnonzero(self.command > 0)
-        if not len(moving) or not (self.motion > 0).any():
+        whole = len(self.shares) // 2  # at lag 0 all rows are in common
+        moving = np.flatnonzero(self.command[whole] > 0)
+        if not len(moving) or not (self.motion[whole] > 0).any():
             return None
-        weight = self.steps / self.shares[enough][:, None, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = np.where(power > 0, self.products[enough] / power, 0.0) * weight
+        power = np.sqrt(self.command[enough][:, :, None] * self.motion[enough][:, None, :])
+        values = np.divide(self.products[enough], power, out=np.zeros_like(power), where=power > 0)
         partner = moving if paired else np.abs(values).max(0)[moving].argmax(1)
         curves = values[:, moving, partner]
         signs = np.sign(curves[np.abs(curves).argmax(0), np.arange(len(moving))])
         score = (curves * signs).mean(1)
-        lags = enough - len(self.shares) // 2
+        lags = enough - whole
         possible = score[(lags >= 0) & (lags <= plausible)]
         best = int(score.argmax())
         curve = dict(zip(lags.tolist(), score.tolist(), strict=True))

@@ -37,6 +37,7 @@ class Kind(StrEnum):
     NO_TIMES = "no_times"
     DUPLICATE_TIME = "duplicate_time"
     GAP = "gap"
+    CLOCK = "clock_step"
     RATE = "wrong_rate"
     NOT_FINITE = "not_finite"
     FROZEN = "frozen"

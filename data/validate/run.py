@@ -189,6 +189,9 @@ def _store(
                 visit(episode, validator.check(episode, pictures))
         except StoreError as error:
             waiting.append((id_, error))
+        except KeyError:
+            if id_ in store:  # else it was removed meanwhile
+                raise
         progress(id_)
     validator = validator or Validator({}, store.action_spec, thresholds)
     for id_, damage in waiting:

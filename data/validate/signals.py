@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ class Signal:
     @cached_property
     def flat(self) -> NDArray[np.float64]:
         """(N, D) as float64; not for pictures, whose rows are large."""
-        return np.asarray(self.rows.reshape(len(self.rows), -1), np.float64)
+        return np.asarray(self.rows.reshape(len(self.rows), math.prod(self.rows.shape[1:])), np.float64)
 
     @cached_property
     def changed(self) -> NDArray[np.bool_]:

@@ -44,6 +44,7 @@ def check_times(
         yield Finding(kind=Kind.RATE, severity=Severity.NOTE, message=text, episode=episode.id, feature=STEPS)
     else:
         yield from _check(episode, STEPS, times, declared, thresholds)
+        yield from _clocks(episode, thresholds)
     for key, stream in episode.streams.items():
         yield from _check(episode, stream_name(key), stream.times, None, thresholds)
         yield from _covers(episode, stream_name(key), stream.times, thresholds)
@@ -81,6 +82,23 @@ def _check(
         rows = np.array([0, len(times) - 1])
         yield Finding.at(
             Kind.RATE, Severity.WARNING, text, episode=episode.id, feature=key, times=times, rows=rows
+        )
+
+
+def _clocks(episode: Episode, thresholds: Thresholds) -> Iterator[Finding]:
+    """Whether the time of day went as far between two steps as the monotonic clock did."""
+    times, walls = episode.monotonic_time, episode.wall_time
+    if len(times) < 2 or not (np.isfinite(times).all() and np.isfinite(walls).all()):
+        return
+    off = np.diff(walls) - np.diff(times)
+    rows = np.flatnonzero(np.abs(off) > thresholds.gap * max(period(times), 0.0)) + 1
+    if len(rows):
+        text = (
+            f"The time of day goes {off[rows[0] - 1]:+.4g} s off the monotonic clock: it was set meanwhile. "
+            "Labels take time that passed by either clock for lost; correct wall_time if none was."
+        )
+        yield Finding.at(
+            Kind.CLOCK, Severity.WARNING, text, episode=episode.id, feature=STEPS, times=times, rows=rows
         )
 
 

@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 failed (one line on standard error says why), 2 the comman
 """
 
 import importlib
+import io
 import logging
 import os
 import sys
@@ -38,6 +39,13 @@ COMMANDS = {
     "doctor": _Command("robot_rl.cli.doctor", "say what works here and what is missing"),
 }
 
+_RESUME = "the same command with --resume goes on from the last checkpoint"
+_AFTER_CTRL_C = {
+    **dict.fromkeys(("demo", "collect", "train", "refine"), _RESUME),
+    "study": "the same command goes on; finished cells are kept",
+}
+_OTHERWISE = "nothing half written counts, so the same command can be called again"
+
 # What callers can cause. Anything else is our mistake and is shown with its traceback.
 EXPECTED_ERRORS = (ValueError, TypeError, OSError, ImportError, RuntimeError, StoreError)
 
@@ -51,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         the exit code.
     """
+    for stream in (sys.stdout, sys.stderr):  # a name that is no Unicode is shown with escapes, and no end
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = _main(arguments)
         sys.stdout.flush()
@@ -94,7 +105,7 @@ def _run(name: str, words: list[str], *, debug: bool) -> int:
     except SystemExit as stop:  # tyro ends the process after help and after errors in the command line
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:
-        return _fail("stopped by Ctrl-C; commands that take --resume go on from the last checkpoint", 130)
+        return _fail(f"stopped by Ctrl-C; {_AFTER_CTRL_C.get(name, _OTHERWISE)}", 130)
     except EXPECTED_ERRORS as error:
         if debug:
             raise

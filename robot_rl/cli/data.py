@@ -13,6 +13,7 @@ MODULES: Mapping[str, str] = {
     "split": "data_edit",
     "merge": "data_edit",
     "prune": "data_edit",
+    "recover": "data_recover",
     "html": "data_edit",
 }
 """Module of each sub-command, imported when it is called."""
@@ -24,6 +25,7 @@ SUMMARIES: Mapping[str, str] = {
     "split": "distribute its episodes over new stores",
     "merge": "put several data sets into one new store",
     "prune": "make room: remove episodes that also exist elsewhere",
+    "recover": "list recordings that were not finished; make episodes of them or remove them",
     "html": "write one self-contained page about it",
 }
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from robot_rl.cli import unknown
 from robot_rl.cli.data_bar import bar, inside
-from robot_rl.cli.output import say
+from robot_rl.cli.output import counted, say
 from robot_rl.cli.parsing import UsageError, parse
 from robot_rl.progress import stage
 from robot_rl.result_file import check_result_file, write_result_file
@@ -96,6 +96,8 @@ class HtmlConfig:
     """pictures of each camera per episode"""
     plots: bool = True
     """draw actions and forces of each episode"""
+    critic: Path | None = None
+    """run of a refinement, or another folder with a critic, whose values of the actions are drawn too"""
     format: str | None = None
     """its format; recognised by its content by default"""
     read: Mapping[str, bool | int | float | str] = field(default_factory=dict)
@@ -125,7 +127,7 @@ def _split(words: list[str]) -> int:
     with bar("Splitting", source, config.format) as progress:
         done = split(source, config.out, part_of, format=config.format, read=config.read, progress=progress)
     for path, count in done.counts.items():
-        say(f"{count} episodes in {path}")
+        say(f"{counted(count, 'episode')} in {path}")
     _notes(done.notes)
     return 0
 
@@ -146,7 +148,7 @@ def _merge(words: list[str]) -> int:
     for old, new in done.renamed.items():
         say(f"{old} is now {new}")
     for path, count in done.counts.items():
-        say(f"{count} episodes in {path}")
+        say(f"{counted(count, 'episode')} in {path}")
     _notes(done.notes)
     return 0
 
@@ -216,6 +218,7 @@ def _html(words: list[str]) -> int:
             config.out,
             thumbnails=config.thumbnails,
             plots=config.plots,
+            critic=config.critic,
             format=config.format,
             read=config.read,
             progress=progress,

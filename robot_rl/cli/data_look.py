@@ -11,7 +11,7 @@ import tyro
 
 from robot_rl.cli import unknown
 from robot_rl.cli.data_bar import bar, inside
-from robot_rl.cli.output import say
+from robot_rl.cli.output import counted, say
 from robot_rl.cli.parsing import UsageError, parse
 from robot_rl.result_file import check_result_file, write_result_file
 
@@ -92,7 +92,10 @@ def _show(found: "Description") -> None:
         names = " ".join(map(str, group.get("names") or ()))
         say(f"action {group['name']}: {group['size']} {group['kind']}, {group['mode']}, {names}")
     for id_, steps in found.partial.items():
-        say(("not finished", "yellow"), f" {id_}: {steps} steps")
+        say(
+            ("not finished", "yellow"),
+            f" {id_}: {counted(steps, 'step')}; robot-rl data recover makes an episode of it",
+        )
     for id_, damage in found.damaged.items():
         say(("damaged", "bold red"), f" {id_}: {damage}")
     for note in found.notes:
@@ -138,7 +141,7 @@ def _show_findings(report: "Report") -> None:
         )
     if len(grouped) > SHOWN:
         say(f"... and {len(grouped) - SHOWN} more; --json FILE keeps all")
-    counts = ", ".join(f"{report.count(severity)} {severity}s" for severity in Severity)
+    counts = ", ".join(counted(report.count(severity), severity) for severity in Severity)
     left = "".join(f"; {count} of kind {kind} ignored" for kind, count in report.ignored.items())
     say(f"{report.episodes} episodes, {report.steps} steps: {counts}{left}")
     if report.measured:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from robot_rl.cli import unknown
 from robot_rl.cli.data_bar import bar, inside
-from robot_rl.cli.output import say
+from robot_rl.cli.output import counted, say
 from robot_rl.cli.parsing import UsageError, parse
 from robot_rl.result_file import check_result_file, write_result_file
 
@@ -78,8 +78,8 @@ def _convert(words: list[str]) -> int:
         )
     for note in done.notes:
         say(("note", "dim"), f" {note}")
-    marked = f"; {done.receipts} receipts in {source}" if done.receipts else ""
-    say(f"{len(done.ids)} episodes in {done.path}{marked}")
+    marked = f"; {counted(done.receipts, 'receipt')} in {source}" if done.receipts else ""
+    say(f"{counted(len(done.ids), 'episode')} in {done.path}{marked}")
     return 0
 
 

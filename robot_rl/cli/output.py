@@ -4,6 +4,11 @@ from rich.console import Console
 from rich.text import Text
 
 
+def counted(count: int, word: str) -> str:
+    """A number of things in words: ``1 episode``, ``2 episodes``."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
 def say(*parts: str | tuple[str, str]) -> None:
     """Print a line.
 

@@ -84,7 +84,12 @@ class InputConfig:
         return np.concatenate(parts, axis=1)
 
     def recorded(self, episode: Episode) -> NDArray[np.float32]:
-        """Input vectors of every observation of an episode, (T + 1, D), equal to what the loop saw."""
+        """Input vectors of every observation of an episode, (T + 1, D), equal to what the loop saw.
+
+        Raises:
+            ValueError: A measurement is missing.
+        """
+        require_keys(episode.observations, (*self.keys, *self.history_keys))
         rows = np.arange(len(episode) + 1)
         corrections = executed_correction(episode)
         parts = [self._flat(key, episode.observations[key]) for key in self.keys]
@@ -146,7 +151,8 @@ def _planned_after(episode: Episode, executed_steps: int) -> NDArray[Any]:
     steps, first = len(episode), _first_action(episode)
     ready = [chunk for chunk in episode.chunks if chunk.first_step + chunk.delay <= steps]
     if ready:
-        index = first + steps - ready[-1].first_step
+        follows = int(episode.chunk_id[-1]) == ready[-1].id
+        index = int(episode.chunk_index[-1]) + 1 if follows else first + steps - ready[-1].first_step
         if index < first + ready[-1].delay + executed_steps:
             planned: NDArray[Any] = ready[-1].actions[index]
             return planned

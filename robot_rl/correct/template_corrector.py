@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from robot_rl.correct.corrector import Correction, Corrector, CorrectorInput
+from robot_rl.correct.history import require_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,10 +56,7 @@ class LinearCorrector(Corrector):
     def correct(self, request: CorrectorInput, gain: float = 1.0) -> Correction:
         """Correct the base actions of one step; see `Corrector.correct`."""
         # 3. A missing sensor is an error, never zeros.
-        if self.key not in request.observation:
-            raise ValueError(
-                f"The corrector reads {self.key!r}; the robot gives {sorted(request.observation)}."
-            )
+        require_keys(request.observation, [self.key])
         # 4. Rows are independent: no mean over B, no randomness but `request.generators[row]`, and that only
         #    when `request.deterministic` is false.
         seen = np.asarray(request.observation[self.key], np.float64)

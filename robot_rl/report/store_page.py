@@ -12,22 +12,15 @@ from numpy.typing import NDArray
 
 from data.errors import DatasetError, StoreError
 from data.formats.registry import open_source
-from data.manifest import atomic_write_text
+from data.manifest import atomic_write_bytes
 from data.records import Episode
 from data.validate import Finding, Report, Severity, validate
-from data.validate.signals import action_feature
+from robot_rl.critics.curves import ValueCurves, open_critic
 from robot_rl.provenance import versions
+from robot_rl.report.episode_plots import action_and_force_strips, value_strips
 from robot_rl.report.page import Page
-from robot_rl.report.strips import Line, legend, segment_bar, strip, thumbnail
+from robot_rl.report.strips import legend, segment_bar, thumbnail
 
-ACTIONS = 8
-"""Most action dimensions that are drawn per episode."""
-ACTION_LINES = (
-    ("action_base", "soft", "frozen policy"),
-    ("action_policy", "base", "policy after correction"),
-    ("action", "refined", "executed"),
-)
-"""Columns that are drawn, their class in the style sheet, and what they are."""
 OPEN = 3
 """Episodes that are open at once when there are few; more would make a long page slow."""
 ENDINGS = (("success", "succeeded"), ("failure", "failed"), ("unknown", "not judged"))
@@ -42,10 +35,12 @@ class Style:
     Attributes:
         thumbnails: pictures of each camera; 0 for none.
         plots: whether actions and forces are drawn.
+        critic: whose values are drawn; None for none.
     """
 
     thumbnails: int = 5
     plots: bool = True
+    critic: ValueCurves | None = None
 
     def __post_init__(self) -> None:
         """Check the number."""
@@ -74,7 +69,9 @@ class _Drawn:
         if self.style.thumbnails:
             body += _thumbnails(episode, self.style.thumbnails)
         if self.style.plots:
-            body += _plots(episode, self.action_spec)
+            body += action_and_force_strips(episode, self.action_spec)
+        if self.style.critic:
+            body += value_strips(episode, self.style.critic)
         self.rows.append((episode.id, _summary(episode, findings), body))
 
 
@@ -84,6 +81,7 @@ def write_store_page(
     *,
     thumbnails: int = 5,
     plots: bool = True,
+    critic: Path | None = None,
     format: str | None = None,  # noqa: A002 - the usual word
     read: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] = lambda _: None,
@@ -97,6 +95,7 @@ def write_store_page(
         out: the page; its folder is made.
         thumbnails: pictures of each camera per episode.
         plots: whether to draw actions and forces.
+        critic: folder of a critic whose values are drawn too; see `open_critic`.
         format: of the data set; recognised by its content when None.
         read: options of the format.
         progress: called with the id of each episode.
@@ -105,16 +104,17 @@ def write_store_page(
         the page's path.
 
     Raises:
-        ValueError: if ``out`` is a folder, or the data set is of no known format.
+        ValueError: if ``out`` is a folder, the data set is of no known format, or the critic cannot be read.
         FileNotFoundError: if there is nothing at the path.
     """
     if out.is_dir():
         raise ValueError(f"out is {out}, which is a folder: give a file")
-    drawn = _Drawn(Style(thumbnails, plots), _action_spec(path, format, read or {}))
+    judge = None if critic is None else open_critic(critic)
+    drawn = _Drawn(Style(thumbnails, plots, judge), _action_spec(path, format, read or {}))
     report = validate(path, format=format, options=read, progress=progress, visit=drawn.visit)
     page = _page(path, report, drawn)
     out.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(out, page)
+    atomic_write_bytes(out, page.encode(errors="xmlcharrefreplace"))  # such as half a surrogate in a name
     return out
 
 
@@ -243,34 +243,3 @@ def _thumbnails(episode: Episode, count: int) -> str:
 
 def _is_camera(rows: NDArray[Any]) -> bool:
     return rows.dtype == np.uint8 and rows.ndim == 4 and rows.shape[3] in (1, 3, 4) and len(rows) > 0
-
-
-def _plots(episode: Episode, action_spec: Mapping[str, Any] | None) -> str:
-    names = action_feature(episode, action_spec)
-    drawn = []
-    for index in range(min(ACTIONS, episode.action.shape[1])):
-        lines = [Line(getattr(episode, column)[:, index], style) for column, style, _ in ACTION_LINES]
-        drawn.append(strip(f"action {names.dimension(index)}", lines))
-    drawn += [strip(name, [Line(values)], unit) for name, values, unit in _forces(episode)]
-    rest = episode.action.shape[1] - ACTIONS
-    more = f'<p class="note">{rest} more action dimensions are not drawn.</p>' if rest > 0 else ""
-    there = [line for line in ACTION_LINES if np.isfinite(getattr(episode, line[0])).any()]
-    key = " ".join(f'<i class="{style}">{words}</i>' for _, style, words in there)
-    return f'<div class="strips">{"".join(drawn)}</div><p class="note">Action: {key}</p>{more}'
-
-
-def _forces(episode: Episode) -> list[tuple[str, NDArray[np.float64], str]]:
-    found = [
-        (key, np.asarray(rows, np.float64).reshape(len(rows), -1).max(1), "N")
-        for key, rows in episode.extra.items()
-        if key.endswith("force_n")
-    ]
-    signals = {**episode.observations, **{f"{key} (stream)": s.values for key, s in episode.streams.items()}}
-    for key, rows in signals.items():
-        if not len(rows):
-            continue
-        if ("wrench" in key or "force" in key) and rows.ndim == 2 and rows.shape[1] >= 3:
-            found.append((f"|{key}|", np.linalg.norm(rows[:, :3].astype(np.float64), axis=1), "N"))
-        elif "tactile" in key and rows.ndim == 4 and rows.dtype.kind == "f":
-            found.append((f"{key}, sum", rows[..., -1].astype(np.float64).sum((1, 2)), "N"))
-    return found

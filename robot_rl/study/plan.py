@@ -28,7 +28,6 @@
 
 import itertools
 import json
-import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -37,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from data.config import from_dict, to_dict
+from data.manifest import writable_folder
 from robot_rl.provenance import config_hash
 from robot_rl.seeds import check_episodes, trained_on
 from robot_rl.task_settings import read_settings
@@ -202,21 +202,16 @@ def read_study(file: Path) -> Study:
     return from_dict(Study, content)
 
 
-def writable_folder(folder: Path) -> Path:
+def study_folder(folder: Path) -> Path:
     """Make a folder that a study writes to, before anything is computed for it.
 
     Raises:
         StudyError: if it cannot be made or written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StudyError(
-            f"{folder} cannot be made ({error.strerror}): name another folder in the study's file"
-        ) from error
-    if not os.access(folder, os.W_OK):
-        raise StudyError(f"{folder} cannot be written: name another folder in the study's file")
-    return folder
+        return writable_folder(folder)
+    except ValueError as error:
+        raise StudyError(f"{error}: name another folder in the study's file") from error
 
 
 def _check_episodes(study: Study) -> None:

@@ -17,7 +17,7 @@ from data.lock import FileLock
 from robot_rl.parallel import MOST_WORKERS, cores
 from robot_rl.progress import Stage, stage
 from robot_rl.study.cell import path_of, read_cell
-from robot_rl.study.plan import Cell, Study, StudyError, cells, writable_folder
+from robot_rl.study.plan import Cell, Study, StudyError, cells, study_folder
 from robot_rl.study.predict import check_budget, predict
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def run_study(study: Study, *, minutes: float, budget: float | None = None, work
         raise ValueError(f"minutes is {minutes}, allowed is more than 0")
     if not 0 <= workers <= MOST_WORKERS:
         raise ValueError(f"workers is {workers}, allowed is 0 (one per core) to {MOST_WORKERS}")
-    writable_folder(study.results / study.name)
+    study_folder(study.results / study.name)
     with _alone(study):
         return _run(study, minutes, budget, workers)
 
@@ -76,7 +76,7 @@ def run_study(study: Study, *, minutes: float, budget: float | None = None, work
 @contextlib.contextmanager
 def _alone(study: Study) -> Iterator[None]:
     """Keep other runs of the same study away: two would compute each cell twice, in one folder."""
-    folder = writable_folder(study.scratch / study.name)
+    folder = study_folder(study.scratch / study.name)
     lock = FileLock(folder)
     if not lock.acquire():
         raise StudyError(f"another process runs the study in {folder}: wait until it ends, or stop it")

@@ -14,6 +14,7 @@ import numpy as np
 
 from data import config as configuration
 from robot_rl.correct.corrector import Correction, Corrector, CorrectorInput
+from robot_rl.correct.history import require_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,11 +132,7 @@ class SpiralSearch(Corrector):
 
     def correct(self, request: CorrectorInput, gain: float = 1.0) -> Correction:
         """Correct the base actions of one step; see `Corrector.correct`."""
-        missing = [key for key in (STATE, ESTIMATE, WRENCH) if key not in request.observation]
-        if missing:
-            raise ValueError(
-                f"The spiral search reads {missing}; the robot gives {sorted(request.observation)}."
-            )
+        require_keys(request.observation, (STATE, ESTIMATE, WRENCH))
         state, relative, wrench = (
             np.asarray(request.observation[key], np.float64) for key in (STATE, ESTIMATE, WRENCH)
         )

@@ -11,7 +11,7 @@ import numpy as np
 from data.manifest import atomic_write_text
 from robot_rl.statistics import paired_difference, wilson_interval
 from robot_rl.study.cell import Finished, read_cell
-from robot_rl.study.plan import PLAIN, Study, StudyError, cells, writable_folder
+from robot_rl.study.plan import PLAIN, Study, StudyError, cells, study_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,7 @@ def write_table(study: Study) -> list[Path]:
     rows = rows_of(study)
     if not rows:
         raise StudyError(f"study {study.name} has no finished cell in {study.results}: run it first")
-    writable_folder(study.docs)
+    study_folder(study.docs)
     page, figure = study.docs / f"{study.name}.md", study.docs / f"{study.name}.png"
     _draw(rows, figure)
     atomic_write_text(page, "\n".join(_lines(study, rows, figure.name)) + "\n")

@@ -31,6 +31,9 @@ def test_writes_a_figure_for_each_part(record_speed, tmp_path, capsys):
     values = written["figures"][2]["values"]
     assert values["dropped"] == {}
     assert values["frames"] == 3
+    assert values["calls"] == 50 + 4 * 3
+    assert values["copy_calls"] == 3 * 3
+    assert values["max_faults"] <= values["faults"]
     assert "GB/h" in capsys.readouterr().out
 
 

@@ -29,7 +29,11 @@ def test_without_peers_it_measures_ours_and_says_what_it_skipped(small, tmp_path
         "our replay, states",
         "our replay, pictures",
         "our replay, adding states",
-        "our replay, labelling and adding states",
+        *(
+            f"our replay, adding episodes of {steps} steps {how}"
+            for steps in (10, 50)
+            for how in ("one by one", "as a wave", "as a wave, labelled")
+        ),
         "our replay, adding pictures",
         "our replay",
     ]

@@ -2,13 +2,11 @@
 
 import pytest
 
-from data.store import EpisodeStore
 from tests.data.episodes import episode
+from tests.data.stores import stored
 
 
 @pytest.fixture
 def store(tmp_path):
-    made = EpisodeStore(tmp_path / "demos")
-    for seed, id_ in enumerate(["a", "b", "c"]):
-        made.write(episode(id_, steps=7 + seed, seed=seed))
-    return made
+    given = [episode(id_, steps=7 + seed, seed=seed) for seed, id_ in enumerate(["a", "b", "c"])]
+    return stored(tmp_path / "demos", given)

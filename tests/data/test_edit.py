@@ -7,14 +7,13 @@ from data.edit import by_field, by_share, merge, split
 from data.errors import DamagedEpisodeError, DatasetError
 from data.records import equal
 from data.store import EpisodeStore
+from tests.data.stores import stored
 from tests.data.validate import robot
 
 
 def store_of(path, ids, action_spec=robot.ACTION_SPEC, features=robot.FEATURES, **changes):
-    store = EpisodeStore(path, features=features, action_spec=action_spec)
-    for seed, id_ in enumerate(ids):
-        store.write(robot.episode(id_, steps=5, seed=seed, streams=False, **changes))
-    return store
+    given = (robot.episode(id_, steps=5, seed=i, streams=False, **changes) for i, id_ in enumerate(ids))
+    return stored(path, given, features=features, action_spec=action_spec)
 
 
 def test_a_merge_holds_every_episode_unchanged(tmp_path):
@@ -50,7 +49,9 @@ def test_features_that_differ_are_named(tmp_path):
     ):
         merge([a.path, b.path], tmp_path / "all")
     fewer = {key: feature for key, feature in robot.FEATURES.items() if "wrench" not in key}
-    c = store_of(tmp_path / "c", ["c-0"], features=fewer)
+    bare = robot.episode("c-0", steps=5, streams=False)
+    bare = replace(bare, observations={key: bare.observations[key] for key in fewer})
+    c = stored(tmp_path / "c", [bare], features=fewer, action_spec=robot.ACTION_SPEC)
     with pytest.raises(DatasetError, match=r"'observation\.wrench' is in .*a but not in .*c"):
         merge([c.path, a.path], tmp_path / "all")
 

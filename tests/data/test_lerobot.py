@@ -121,6 +121,18 @@ def test_a_file_that_was_cut_short_is_named(broken, name):
         LeRobotFolder(broken).read(0)
 
 
+def test_a_number_that_was_changed_is_found_where_the_writer_kept_checksums(broken):
+    (file,) = (broken / "data").rglob("*.parquet")
+    plain = {"compression": "none", "use_dictionary": False}
+    pq.write_table(pq.read_table(file), file, write_page_checksum=True, **plain)
+    content = bytearray(file.read_bytes())
+    at = content.index(LeRobotFolder(broken).read(1).columns["action"].astype("<f4").tobytes())
+    content[at + 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(DatasetError, match=r"cannot be read.*CRC"):
+        LeRobotFolder(broken).read(1)
+
+
 def test_a_broken_video_is_named_only_when_its_frames_are_asked_for(broken):
     (broken / f"videos/{CAMERA}/chunk-000/file-000.mp4").write_bytes(b"no video")
     found = LeRobotFolder(broken).read(0)
@@ -229,6 +241,13 @@ def test_texts_where_numbers_were_declared_are_refused(broken):
     pq.write_table(table.append_column("action", pa.array(["1"] * len(table))), file)
     with pytest.raises(DatasetError, match=r"'action' .* holds string, no plain numbers"):
         LeRobotFolder(broken).read(0)
+
+
+def test_links_that_lead_in_a_circle_are_refused(broken):
+    shutil.rmtree(broken / "data")
+    (broken / "data").symlink_to(broken / "data")
+    with pytest.raises(DatasetError, match="lacks data/"):
+        LeRobotFolder(broken)
 
 
 def test_links_into_the_cache_of_the_hub_are_followed_and_others_are_not(dataset, tmp_path):

@@ -61,7 +61,7 @@ def test_a_place_for_no_file_is_refused_before_the_work(tmp_path):
     for place, why in ((tmp_path, "is a folder"), (Path("/dev/null"), "is a device")):
         with pytest.raises(ValueError, match=f"out is {place}, which {why}: give a file"):
             check_writable(place, "out")
-    with pytest.raises(ValueError, match=r"whose folder is not made .*: give a file elsewhere"):
+    with pytest.raises(ValueError, match=r"out is .*, but .*file cannot be made .*: give a file elsewhere"):
         check_writable(tmp_path / "file" / "page.html", "out")
     check_writable(tmp_path / "new" / "page.html", "out")
     assert (tmp_path / "new").is_dir()

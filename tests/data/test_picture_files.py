@@ -1,5 +1,6 @@
 import warnings
 
+import av
 import numpy as np
 import pytest
 import zarr
@@ -243,16 +244,34 @@ def test_a_video_is_made_when_the_episode_is_finished_and_comes_back_close(tmp_p
         store.read("e")
 
 
+def graft(first, second, path):
+    """A file that says it is like the first video, and goes on with the pictures of the second."""
+    with av.open(str(path), "w", format="mp4") as target:
+        stream = target.add_stream("libsvtav1", rate=30, width=92, height=68, pix_fmt="yuv420p")
+        time = 0
+        for file in (first, second):
+            with av.open(str(file)) as source:
+                for packet in source.demux(source.streams.video[0]):
+                    if packet.dts is not None:
+                        packet.stream, packet.pts, packet.dts = stream, time, time
+                        target.mux(packet)
+                        time += packet.duration
+
+
 def test_a_video_of_another_size_or_length_is_refused(tmp_path):
     encode_av1(tmp_path / "v", large(), (67, 91, 3), 50)
     for shape, match in (
-        ((4, 67, 91, 3), "more than 4"),
-        ((6, 67, 91, 3), "holds 5"),
+        ((4, 67, 91, 3), "says 5 pictures, 4 were written"),
+        ((10**9, 67, 91, 3), "says 5 pictures, 1000000000 were written"),  # 18 TB, were they believed
         ((5, 40, 90, 3), "says 92x68"),
         ((5, 1 << 20, 1 << 20, 3), "not possible"),
     ):
         with pytest.raises(PictureError, match=match):
             decode_av1(tmp_path / "v", shape)
+    encode_av1(tmp_path / "w", large(2).repeat(2, axis=1), (134, 91, 3), 50)
+    graft(tmp_path / "v", tmp_path / "w", tmp_path / "both")
+    with pytest.raises(PictureError, match=r"no whole video|says 92x134"):
+        decode_av1(tmp_path / "both", (7, 67, 91, 3))
     (tmp_path / "v").write_bytes(b"no video")
     with pytest.raises(PictureError, match="no whole video"):
         decode_av1(tmp_path / "v", (5, 67, 91, 3))

@@ -9,6 +9,7 @@ from data.prune import Retention, apply, plan
 from data.receipts import add_receipt, content_hash, proof, receipts
 from data.records import equal
 from data.store import EpisodeStore
+from tests.data.stores import robots_store
 from tests.data.validate import robot
 
 DAY = 86400.0
@@ -18,7 +19,7 @@ NOW = 2e9
 @pytest.fixture
 def store(tmp_path):
     """Five episodes, e-0 the oldest, a day between each; the odd ones failed."""
-    made = EpisodeStore(tmp_path / "s", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    made = robots_store(tmp_path / "s")
     for i in range(5):
         outcome = "failure" if i % 2 else "success"
         made.write(robot.episode(f"e-{i}", steps=5, seed=i, streams=False, outcome=outcome))
@@ -100,7 +101,7 @@ def test_an_export_that_was_deleted_protects_and_an_upload_is_believed(store, tm
 
 @pytest.mark.parametrize("form", ["zarr", "robomimic"])
 def test_something_else_in_the_place_of_an_export_protects(store, tmp_path, form):
-    other = EpisodeStore(tmp_path / "other", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    other = robots_store(tmp_path / "other")
     other.write(robot.episode("e-0", steps=5, seed=7, streams=False))
     for source in (store, other):
         convert(source.path, tmp_path / "copy", form)

@@ -7,6 +7,7 @@ from data.store import EpisodeStore
 from data.windows import ChunkWindows, Trajectory
 from tests.data.episodes import episode
 from tests.data.labels.timelines import PERIOD, timeline
+from tests.data.stores import stored
 
 CAMERA = "observation.images.wrist"
 KEYS = ["observation.state", "observation.wrench"]
@@ -14,10 +15,7 @@ KEYS = ["observation.state", "observation.wrench"]
 
 @pytest.fixture
 def store(tmp_path):
-    made = EpisodeStore(tmp_path / "store")
-    made.write(episode("one", steps=13))
-    made.write(episode("two", steps=7, seed=1))
-    return made
+    return stored(tmp_path / "store", [episode("one", steps=13), episode("two", steps=7, seed=1)])
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 1000, 1 << 20])

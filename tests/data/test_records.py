@@ -60,6 +60,8 @@ def test_what_was_recorded_cannot_change():
         ("reward", np.zeros(12), r"reward has shape \(12,\); its first axis must be 13"),
         ("action_base", np.zeros((13, 2)), r"action_base has shape \(13, 2\)"),
         ("observations", {"a": np.zeros((13, 2))}, r"observations\['a'\].*must be 14"),
+        ("action", np.zeros((13, 0)), r"action has shape \(13, 0\); \(T, A\) with T and A at least 1"),
+        ("observations", {"a": np.zeros((14, 2, 0))}, r"observations\['a'\] has shape .*without any number"),
         ("extra", {"f": np.zeros(14)}, r"extra\['f'\].*must be 13"),
         ("extra", {"f": np.array([None] * 13)}, "Python objects"),
         ("source", ["robot"] * 13, r"source holds \['robot'\]; allowed"),

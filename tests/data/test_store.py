@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,8 @@ import zarr
 
 from data.episode_folder import GROUP_FILE, read_facts
 from data.errors import DamagedEpisodeError, LockedStoreError, StoreError
-from data.features import Feature
-from data.manifest import sha256_bytes
+from data.features import Feature, from_array
+from data.manifest import sha256_bytes, write_new_bytes
 from data.records import Outcome, Step, equal
 from data.store import EpisodeStore, Partial
 from data.zarr_files import group_bytes
@@ -205,7 +206,8 @@ def test_other_folders_are_left_alone(tmp_path):
 
 
 def test_features_and_action_are_kept_and_others_refused(tmp_path):
-    features = {"observation.state": Feature((5,), "float32", "rad", tuple("abcde"))}
+    features = {key: from_array(rows[0]) for key, rows in episode().observations.items()}
+    features["observation.state"] = Feature((5,), "float32", "rad", tuple("abcde"))
     store = EpisodeStore(tmp_path / "s", features=features, action_spec={"rate_hz": 20.0})
     store.write(episode())
     again = EpisodeStore(tmp_path / "s")
@@ -224,10 +226,35 @@ def test_an_episode_without_a_declared_sensor_is_refused(tmp_path):
     assert len(store) == 0
 
 
+def test_an_episode_with_an_observation_that_is_not_declared_is_refused(tmp_path):
+    features = {"observation.state": Feature((5,), "float32")}
+    store = EpisodeStore(tmp_path / "s", features=features)
+    with pytest.raises(StoreError, match=r"Episode one does not fit.*'observation.wrench' is not declared"):
+        store.write(episode())
+    assert len(store) == 0
+
+
+def test_an_episode_whose_actions_have_another_length_is_refused(tmp_path):
+    spec = {"groups": [{"name": "arm", "size": 7}], "rate_hz": 20.0}
+    store = EpisodeStore(tmp_path / "s", action_spec=spec)
+    with pytest.raises(StoreError, match=r"Episode one does not fit.*have 3 numbers; 7 are declared"):
+        store.write(episode())
+    recorder = store.recorder(id="r", task="t")
+    recorder.start({"observation.state": np.zeros(5, np.float32)})
+    with pytest.raises(StoreError, match=r"Episode r does not fit.*have 1 numbers; 7 are declared"):
+        recorder.append(
+            Step(action=[0], wall_time=0.0, monotonic_time=0.0),
+            {"observation.state": np.zeros(5, np.float32)},
+        )
+    assert len(recorder) == 0
+    recorder.close()
+    assert len(store) == 0
+
+
 def test_a_declared_sensor_may_be_a_stream(tmp_path):
-    wrench = {"observation.wrench": Feature((6,), "float32")}
+    features = {key: from_array(rows[0]) for key, rows in episode().observations.items()}
     store = EpisodeStore(
-        tmp_path / "s", features=wrench | {"observation.images.gel": Feature((6, 4, 3), "uint8")}
+        tmp_path / "s", features=features | {"observation.images.gel": Feature((6, 4, 3), "uint8")}
     )
     store.write(streaming_episode())
     with pytest.raises(StoreError, match=r"observation\.images\.gel.*missing"):
@@ -423,11 +450,65 @@ def test_a_durable_store_waits_for_the_disk_and_holds_the_same(tmp_path, monkeyp
         "c.0.0.0.0",
         "zarr.json",
         "s",
-        "episode",
+        "two",
     } <= names
     for file in (store.path / "two").rglob("*"):
         moved = file.relative_to(store.path / "two")
-        assert str(store.path / ".recording/two/episode" / moved) in synced
+        assert str(store.path / ".recording/two/episode/two" / moved) in synced
     count = len(synced)
     EpisodeStore(tmp_path / "s").write(episode("three"))
     assert len(synced) == count
+
+
+@pytest.mark.parametrize("write", ["write", "record"])
+def test_an_id_that_is_a_files_name_there_is_refused_at_once(store, write):
+    (store.path / "README").write_text("notes")
+    for id_ in ("zarr.json", "README"):
+        with pytest.raises(
+            StoreError, match=f"Episode {id_} cannot be put into .* holds a file of that name"
+        ):
+            store.write(episode(id_)) if write == "write" else store.recorder(id=id_, task="t")
+    assert store.partials() == []
+
+
+def test_a_sensor_of_the_name_of_zarrs_own_file_is_refused_at_once(store):
+    recorder = store.recorder(id="k", task="t")
+    with recorder, pytest.raises(ValueError, match=r"'zarr.json' cannot name a stored array"):
+        recorder.start({"zarr.json": np.zeros(3)})
+
+
+def test_a_seed_that_numpy_drew_is_stored(tmp_path):
+    store = EpisodeStore(tmp_path / "s")
+    store.write(replace(episode(), seed=np.int64(7)))
+    assert store.read("one").seed == 7
+    assert type(store.read("one").seed) is int
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TypeError, OSError(28, "No space left on device")])
+def test_a_write_that_breaks_off_leaves_nothing(store, monkeypatch, error):
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr("data.folder_writer.group_bytes", broken)
+    with pytest.raises((KeyboardInterrupt, TypeError, StoreError)):
+        store.write(episode("new"))
+    assert store.partials() == []
+    assert not list(store.path.glob(".recording/*"))
+
+
+def test_two_programs_that_make_one_store_agree_on_what_it_declares(tmp_path, monkeypatch):
+    features = {key: from_array(rows[0]) for key, rows in episode().observations.items()}
+    first = EpisodeStore(tmp_path / "s", features=features)
+    late = EpisodeStore(tmp_path / "s")
+    begun = []
+
+    def overtaken(path, content):
+        monkeypatch.undo()
+        begun.append(record(first, "a", 3))
+        return write_new_bytes(path, content)
+
+    monkeypatch.setattr("data.store_root.write_new_bytes", overtaken)
+    with pytest.raises(LockedStoreError, match="another writer"):
+        late.recorder(id="b", task="t")
+    begun[0].discard()
+    assert EpisodeStore(tmp_path / "s").features == features

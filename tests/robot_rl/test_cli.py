@@ -68,13 +68,23 @@ def test_our_errors_are_one_line_and_debug_shows_where_they_come_from(tmp_path, 
         main([*words, "--debug"])
 
 
-def test_ctrl_c_ends_with_130_and_says_how_to_go_on(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        ("collect", "the same command with --resume"),
+        ("study", "the same command goes on"),
+        ("data", "the same command can be called again"),
+    ],
+)
+def test_ctrl_c_ends_with_130_and_says_how_to_go_on(monkeypatch, capsys, command, how):
     def interrupted(words):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("robot_rl.cli.doctor.run", interrupted)
-    assert main(["doctor"]) == 130
-    assert "--resume" in capsys.readouterr().err
+    monkeypatch.setattr(f"robot_rl.cli.{command}.run", interrupted)
+    assert main([command]) == 130
+    said = capsys.readouterr().err
+    assert how in said
+    assert ("--resume" in said) == (command == "collect")
 
 
 @pytest.mark.parametrize("command", ["collect", "evaluate", "report", "view", "doctor", "train", "demo"])

@@ -1,24 +1,28 @@
 """The sub-commands of robot-rl data, from words to files and exit codes."""
 
 import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from data.records import equal
+from data.records import Step, equal
 from data.store import EpisodeStore
 from robot_rl.cli import main
 from robot_rl.cli.data import MODULES, SUMMARIES
+from tests.data.episodes import die, episode
+from tests.data.stores import robots_store, stored
 from tests.data.validate import robot
 
 
 @pytest.fixture
 def store(tmp_path):
-    made = EpisodeStore(tmp_path / "run/episodes", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
-    for seed in range(3):
-        made.write(robot.episode(f"a-{seed}", steps=30, seed=seed))
-    return made
+    given = [robot.episode(f"a-{seed}", steps=30, seed=seed) for seed in range(3)]
+    return robots_store(tmp_path / "run/episodes", given)
 
 
 @pytest.mark.parametrize("action", MODULES)
@@ -44,6 +48,7 @@ def test_help_says_what_every_sub_command_does(capsys):
         (["convert", "x", "y", "--to", "lerobt"], "unknown format to write 'lerobt': did you mean lerobot?"),
         (["label", "x", "--rule", "hg-dager"], "unknown rule 'hg-dager': did you mean hg-dagger"),
         (["prune", "x", "--keep", "1", "--outcomes", "won"], "unknown outcome 'won'"),
+        (["recover", "x", "--discard"], "--discard needs --id, or --all"),
         (["split", "x", "--out", "y"], "needs one of --parts, --by and --ids"),
     ],
 )
@@ -115,7 +120,9 @@ def test_split_and_merge_give_back_what_there_was(store, tmp_path, capsys):
     out = tmp_path / "parts"
     words = ["data", "split", str(store.path), "--out", str(out), "--parts", "train", "0.67", "val", "0.33"]
     assert main(words) == 0
-    assert "2 episodes in" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 episodes in" in said
+    assert "1 episode in" in said
     merged = tmp_path / "merged"
     assert main(["data", "merge", str(out / "train"), str(out / "val"), "--out", str(merged)]) == 0
     assert EpisodeStore(merged).ids() == store.ids()
@@ -253,7 +260,7 @@ DAMAGE = {
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_validate_finds_each_kind_of_damage_and_ends_with_1(tmp_path, capsys, kind):
     """Prints one row of a table per kind; pytest -s shows it."""
-    made = EpisodeStore(tmp_path / "s", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    made = robots_store(tmp_path / "s")
     for seed in range(3):
         made.write(robot.episode(f"a-{seed}", seed=seed, streams=False))
     made.write(DAMAGE[kind] or BARE)
@@ -267,3 +274,136 @@ def test_validate_finds_each_kind_of_damage_and_ends_with_1(tmp_path, capsys, ki
     print(f"{kind:16} exit {code}  {found[0]['severity']:8} {found[0]['message']}" if found else kind)  # noqa: T201 - a table for pytest -s
     assert code == 1
     assert {one["episode"] for one in found} == {"b-0"}
+
+
+@pytest.fixture
+def unfinished(store):
+    """Two recordings whose process died, the second before anything was flushed."""
+    for id_, steps in (("torn", 30), ("empty", 0)):
+        die(record(store, id_, steps))
+    return store
+
+
+def record(store, id_, steps):
+    """Feed steps to a recorder; every 20th is flushed."""
+    made = robot.episode(id_, steps=max(steps, 2), seed=1)
+    recorder = store.recorder(id=id_, task="t")
+    recorder.start({key: rows[0] for key, rows in made.observations.items()})
+    for t in range(steps):
+        step = Step(action=made.action[t], wall_time=1e9 + t, monotonic_time=float(t))
+        recorder.append(step, {key: rows[t + 1] for key, rows in made.observations.items()})
+    return recorder
+
+
+def test_recover_lists_what_was_not_finished_and_changes_nothing_unasked(unfinished, tmp_path, capsys):
+    out = tmp_path / "left.json"
+    assert main(["data", "recover", str(tmp_path / "run"), "--json", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "its process ended before it was finished" in said
+    assert time.strftime("%Y-%m-%d") in said
+    assert "nothing was changed" in said
+    left = json.loads(out.read_text())
+    assert [(one["id"], one["steps"], one["active"]) for one in left["partial"]] == [
+        ("empty", 0, False),
+        ("torn", 20, False),
+    ]
+    assert abs(left["partial"][1]["when"] - time.time()) < 60
+    assert (left["done"], left["failed"]) == ({}, {})
+    assert len(unfinished.partials()) == 2
+    assert len(unfinished) == 3
+
+
+def test_recover_makes_episodes_of_what_is_named_and_says_what_stays(unfinished, tmp_path, capsys):
+    assert main(["data", "recover", str(tmp_path / "run"), "--id", "torn"]) == 0
+    assert "torn: an episode of 20 steps" in capsys.readouterr().out
+    assert len(unfinished.read("torn")) == 20
+    assert main(["data", "recover", str(tmp_path / "run"), "--all"]) == 1
+    assert "empty stays Recording empty holds no whole step; discard it." in capsys.readouterr().out
+    assert main(["data", "recover", str(tmp_path / "run"), "--id", "empti"]) == 2
+    assert "unknown recording 'empti': did you mean empty" in capsys.readouterr().err
+    assert main(["data", "recover", str(tmp_path / "run"), "--id", "empty", "--discard"]) == 0
+    assert "empty: removed" in capsys.readouterr().out
+    assert main(["data", "recover", str(tmp_path / "run")]) == 0
+    assert "every recording was finished" in capsys.readouterr().out
+    assert main(["data", "recover", str(tmp_path / "run"), "--id", "torn"]) == 2
+    assert "there is no recording 'torn': all were finished" in capsys.readouterr().err
+    assert main(["data", "recover", str(tmp_path / "nowhere")]) == 1
+    assert "There is no episode store" in capsys.readouterr().err
+
+
+def test_recover_says_how_many_steps_have_damaged_pictures(store, tmp_path, capsys):
+    die(record(store, "torn", 60))
+    (pictures,) = (store.path / ".recording/torn").glob("pictures-*")
+    content = bytearray(pictures.read_bytes())
+    content[len(content) // 2] ^= 1
+    pictures.write_bytes(content)
+    assert main(["data", "recover", str(tmp_path / "run"), "--id", "torn"]) == 0
+    assert "torn: an episode of 20 steps; pictures of 40 more are damaged" in capsys.readouterr().out
+
+
+def test_a_recording_that_goes_on_is_left_alone(store, tmp_path, capsys):
+    recorder = record(store, "now", 30)
+    assert main(["data", "recover", str(tmp_path / "run"), "--all", "--discard"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "it is being recorded" in said
+    assert "now stays Episode now cannot be written: another writer holds" in said
+    recorder.finish()
+    assert len(store.read("now")) == 30
+
+
+INSIDE = {
+    "convert": ["STORE", "TARGET", "--to", "zarr"],
+    "label": ["STORE", "--rule", "hg-dagger", "--out", "TARGET"],
+    "merge": ["STORE", "OTHER", "--out", "TARGET"],
+    "split": ["STORE", "--by", "outcome", "--out", "TARGET"],
+}
+
+
+@pytest.mark.parametrize("action", INSIDE)
+@pytest.mark.parametrize("below", ["new", "a/new"])
+def test_nothing_is_written_into_a_store_where_it_would_count_as_an_episode(tmp_path, capsys, action, below):
+    store = stored(tmp_path / "s", [episode("a"), episode("b", seed=1)])
+    stored(tmp_path / "o", [episode("c", seed=2)])
+    places = {"STORE": store.path, "OTHER": tmp_path / "o", "TARGET": store.path / below}
+    words = [str(places.get(word, word)) for word in INSIDE[action]]
+    assert main(["data", action, *words]) == 1
+    assert "lies inside the episode store" in capsys.readouterr().err
+    assert store.ids() == ["a", "b"]
+    assert not store.damages()
+    assert not (store.path / ".receipts").exists()
+
+
+@pytest.mark.parametrize("action", ["convert", "merge", "split"])
+def test_no_episodes_make_no_new_store(tmp_path, capsys, action):
+    for name in "so":
+        EpisodeStore(tmp_path / name).recorder(id="x", task="t").discard()
+    places = {"STORE": tmp_path / "s", "OTHER": tmp_path / "o", "TARGET": tmp_path / "new"}
+    assert main(["data", action, *(str(places.get(word, word)) for word in INSIDE[action])]) == 1
+    assert "There are no episodes" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"s", "o"}
+
+
+HOSTILE = '</script><script>alert(1)</script>"><img src=x onerror=alert(2)>\ud800\x00\u202e[bold]'
+
+
+def test_names_that_are_made_to_do_harm_are_shown_and_nothing_else(tmp_path):
+    made = replace(episode("a"), task=HOSTILE, operator=HOSTILE, robot=HOSTILE, metadata={HOSTILE: HOSTILE})
+    store = stored(tmp_path / "s", [made])
+    assert equal(store.read("a"), made)
+    page = tmp_path / "page.html"
+    for words in (
+        ["info", str(store.path)],
+        ["validate", str(store.path)],
+        ["html", str(store.path), str(page)],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "robot_rl.cli", "data", *words],
+            capture_output=True,
+            check=False,
+            cwd=Path(__file__).parents[2],
+        )
+        assert done.returncode == 0, done.stderr
+    content = page.read_bytes().decode()
+    assert "<script>alert" not in content
+    assert "<img src=x" not in content
+    assert "alert(1)" in content

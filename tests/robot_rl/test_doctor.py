@@ -42,3 +42,8 @@ def test_the_exit_code_and_the_last_line_say_whether_the_demo_can_run(monkeypatc
         printed = capsys.readouterr().out
         assert words in printed
         assert "how [to] get it" in printed  # an extra in brackets is no style
+
+
+def test_memory_that_the_kernel_keeps_of_files_counts_as_available(monkeypatch):
+    monkeypatch.setattr("robot_rl.doctor.available_memory", lambda: 3 * 2**29)
+    assert doctor._memory().detail.endswith("GiB, 1.5 available")

@@ -20,6 +20,7 @@ from robot_rl.control import run_wave
 from robot_rl.correct.exploration import reach
 from robot_rl.correct.residual_learner import ResidualLearnerConfig
 from robot_rl.correct.residual_recipe import RefineConfig, ResidualRecipe, refine
+from robot_rl.critics.curves import open_critic
 from robot_rl.online import OnlineRun, Progress, refine_online
 from robot_rl.parts import load_refiner
 from robot_rl.progress import stage
@@ -74,6 +75,22 @@ def test_what_was_learned_differs_from_the_base_within_its_bound(base: Path, fin
     assert (correction <= scale + 1e-9).all()
 
 
+def test_the_critics_of_a_finished_run_can_be_shown(finished: Path) -> None:
+    run = RunDirectory.open(finished)
+    assert run.checkpoints()[-1].step == run.read_json("result.json")["env_steps"]
+    store = EpisodeStore(finished / "episodes")
+    episode = store.read(store.ids()[-1])
+    curves = open_critic(finished).value_curves(episode)
+    kinds = ("min", "mean", "critic0", "critic1")
+    assert list(curves) == [f"{action}/{kind}" for action in ("executed", "base") for kind in kinds]
+    assert all(curve.shape == (len(episode),) and np.isfinite(curve).all() for curve in curves.values())
+    both = np.stack([curves["executed/critic0"], curves["executed/critic1"]])
+    np.testing.assert_array_equal(curves["executed/min"], both.min(0))
+    np.testing.assert_allclose(curves["executed/mean"], both.mean(0))
+    assert (both[0] != both[1]).any()
+    assert (curves["executed/critic0"] != curves["base/critic0"]).any()
+
+
 @pytest.mark.parametrize(
     "waves", [pytest.param(1, marks=pytest.mark.slow), 5, pytest.param(8, marks=pytest.mark.slow)]
 )
@@ -121,6 +138,21 @@ def test_without_a_warm_up_one_wave_is_still_seen_before_learning(base: Path, tm
     rows = [json.loads(line) for line in (refined / "metrics.jsonl").read_text().splitlines()]
     assert rows[0]["residual_rms"] == 0
     assert rows[1]["critic_loss"] > 0
+
+
+def test_a_run_stopped_after_its_last_checkpoint_only_has_to_finish(
+    base: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self, *arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(OnlineRun, "_finish", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        refine(_config(base, tmp_path / "run"))
+    monkeypatch.undo()
+    monkeypatch.setattr(OnlineRun, "_wave", interrupt)  # nothing is collected again
+    refine(replace(_config(base, tmp_path / "run"), resume=True))
+    assert load_refiner(tmp_path / "run").version == load_refiner(finished).version
 
 
 def test_a_changed_base_fails_the_run(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,11 @@ import pytest
 
 from data.records import EpisodeBuilder, Step
 from robot_rl import view
+from robot_rl.cli import main
+from tests.data import episodes
+from tests.data.stores import stored
 from tests.data.validate import robot
+from tests.robot_rl.countdown import save_countdown
 
 
 @pytest.fixture
@@ -20,6 +24,11 @@ def episode():
         made = Step(action=np.full(2, step), wall_time=0.0, monotonic_time=0.1 * step)
         builder.append(made, see, {"contact_force_n": np.asarray(float(step))})
     return builder.finish("success")
+
+
+@pytest.fixture
+def store(tmp_path):
+    return stored(tmp_path / "demos", [episodes.episode("a", steps=7), episodes.episode("b", steps=7)])
 
 
 def test_every_sensor_and_action_becomes_a_series_and_empty_columns_do_not(episode):
@@ -84,6 +93,17 @@ def test_a_recording_holds_every_sensor_who_acted_events_streams_and_values(tmp_
     assert found["streams/observation/force"] == {"time"}
     assert found["action/executed"] >= {"step", "time"}
     assert found["events"] >= {"step", "time"}
+
+
+def test_the_command_draws_what_a_critic_says(store, tmp_path, capsys):
+    pytest.importorskip("rerun")
+    critic, out = save_countdown(tmp_path / "critic"), tmp_path / "a.rrd"
+    words = ["view", str(store.path), "--id", "b", "--critic", str(critic), "--out", str(out)]
+    assert main(words) == 0
+    assert {"values/executed/left", "values/base/left"} <= set(entities(out))
+    assert main([*words[:-1], str(tmp_path / "b.rrd"), "--critic", str(store.path)]) == 1
+    assert "holds no critic" in capsys.readouterr().err
+    assert not (tmp_path / "b.rrd").exists()
 
 
 def test_streams_keep_their_own_stamps(tmp_path):

@@ -176,3 +176,11 @@ def test_a_real_file_has_nine_time_outs_that_only_its_next_observations_show():
     np.testing.assert_array_equal(np.concatenate([s[:-1] for s in states]), observations)
     np.testing.assert_array_equal(np.concatenate([s[1:] for s in states]), after)
     np.testing.assert_array_equal(np.concatenate([e.action for e in episodes]), actions)
+
+
+@pytest.mark.parametrize("name", ["terminals", "timeouts"])
+@pytest.mark.parametrize("value", [np.nan, 0.5, 2.0, -1.0])
+def test_flags_other_than_0_and_1_are_refused(tmp_path, name, value):
+    path = write(tmp_path / "flat.hdf5", arrays() | {name: np.array([0, 0, 1, 0, value, 0, 0])})
+    with pytest.raises(DatasetError, match=rf"{name} holds \[{value}\]; a flag is 0 or 1"):
+        list(open_source(path).episodes)

@@ -229,7 +229,7 @@ def test_a_zip_file_that_names_something_outside_is_not_read(buffer, tmp_path):
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("data/../../evil", b"x")
     with pytest.raises(DatasetError, match=r"names \['data/../../evil'\]"):
-        open_source(path, "diffusion-policy")
+        open_source(path)
     assert not (tmp_path.parent / "evil").exists()
 
 

@@ -24,6 +24,7 @@ def test_every_observation_is_kept_in_the_form_that_lerobot_has_for_it():
         "observation.depth": Feature((8, 6, 1), "uint8"),
         "observation.open": Feature((), "bool"),
         "observation.images.flat": Feature((3, 6, 3), "uint8"),
+        "observation.images.line": Feature((1, 6, 3), "uint8"),
         "observation.images.depth": Feature((8, 6, 1), "float32"),
         "task": Feature((1,), "int64"),
         "observation.half": Feature((2,), "float16"),
@@ -40,6 +41,7 @@ def test_every_observation_is_kept_in_the_form_that_lerobot_has_for_it():
         "observation.half",
         "observation.images.depth",
         "observation.images.flat",
+        "observation.images.line",
         "task",
     ]
     made = lerobot_features(features, found, ["x", "y"], video=True)
@@ -88,15 +90,43 @@ def test_success_is_marked_only_where_there_was_one():
         assert set(made["robot_rl.outcome"][:, 0]) == {list(Outcome).index(outcome)}
 
 
+def test_what_is_not_known_is_never_a_zero_without_a_word():
+    found = episode(steps=4)
+    unknown = replace(found, reward=[0.5, np.nan, 0.0, np.nan], outcome=Outcome.UNKNOWN)
+    made = rows(unknown, choose({}))
+    np.testing.assert_array_equal(made["next.reward"][:, 0], np.array([0.5, 0, 0, 0], np.float32))
+    assert made["valid.next.reward"][:, 0].tolist() == [True, False, True, False]
+    assert not made["valid.next.success"].any()
+    made = rows(found, choose({}))
+    assert made["valid.next.reward"].all()
+    assert made["valid.next.success"].all()
+    declared = lerobot_features({}, choose({}), ["x"], video=False)
+    assert made.keys() == declared.keys()
+    assert declared["valid.next.reward"] == {"dtype": "bool", "shape": (1,), "names": None}
+
+
+def test_a_plan_too_large_for_a_single_float_counts_as_missing():
+    found = episode(steps=4)
+    base = found.action_base.copy()
+    base[2, 1] = 1e300
+    made = rows(replace(found, action_base=base), choose({}))
+    assert made["valid.action.base"][:, 0].tolist() == [True, True, False, True]
+    np.testing.assert_array_equal(made["action.base"][2], made["action"][2])
+
+
+@pytest.mark.parametrize("value", [np.inf, -1e300])
+def test_rewards_that_would_spoil_the_statistics_are_refused(value):
+    found = replace(episode(steps=4), reward=[0.0, 1.0, value, 0.0])
+    with pytest.raises(DatasetError, match=r"Episode one: next.reward is not a finite float at step 2"):
+        rows(found, choose({}))
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
 def test_actions_that_would_spoil_the_statistics_are_refused(value):
     found = episode(steps=4)
     action = found.action.copy()
     action[2, 1] = value
-    with (
-        np.errstate(over="ignore"),
-        pytest.raises(DatasetError, match="Episode one: action is not a finite float at step 2"),
-    ):
+    with pytest.raises(DatasetError, match="Episode one: action is not a finite float at step 2"):
         rows(replace(found, action=action), choose({}))
 
 
@@ -107,3 +137,16 @@ def test_observations_that_would_spoil_the_statistics_are_refused():
     broken = replace(found, observations={**found.observations, "observation.state": state})
     with pytest.raises(DatasetError, match=r"observation.state is not a finite float at step 1"):
         rows(broken, choose(features_of(found)))
+
+
+def test_whole_numbers_of_an_only_step_that_the_statistics_cannot_hold_are_refused():
+    for steps in (2, 1):
+        found = episode(steps=steps)
+        ticks = np.full((steps + 1, 2), -(2**53) - 1)
+        found = replace(found, observations={"observation.ticks": ticks})
+        if steps > 1:
+            assert (
+                rows(found, choose(features_of(found)))["observation.ticks"].tolist() == ticks[:-1].tolist()
+            )
+    with pytest.raises(DatasetError, match=r"Episode one has one step, and observation.ticks holds"):
+        rows(found, choose(features_of(found)))

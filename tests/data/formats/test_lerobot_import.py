@@ -32,6 +32,7 @@ def test_a_dataset_becomes_episodes_and_says_what_was_assumed(dataset):
     said = " ".join(source.notes)
     for part in ("not measured", "is repeated", "every step counts as 'demo'", "outcome is unknown", "NaN"):
         assert part in said
+    assert "every episode counts as cut" in said
     first, second, _ = source.episodes
     assert (second.id, second.task, len(second), second.robot) == ("episode_000001", "place", 7, "test_arm")
     assert second.outcome is Outcome.UNKNOWN
@@ -107,6 +108,25 @@ def test_ends_are_told_from_cuts(dataset):
     assert (second.terminated[-1], second.truncated[-1]) == (True, False)
 
 
+def test_columns_that_say_what_is_known_are_honoured(dataset):
+    known = np.arange(STEPS) < 12
+    add_columns(
+        dataset,
+        next__reward=("float32", np.zeros(STEPS)),
+        next__success=("bool", at(4)),
+        next__done=("bool", at(4, 11, 15)),
+        valid__next__reward=("bool", ~at(2)),
+        valid__next__success=("bool", known),
+    )
+    source = open_source(dataset, cameras=False)
+    assert "every episode counts as cut" not in " ".join(source.notes)
+    first, second, third = source.episodes
+    np.testing.assert_array_equal(first.reward, [0, 0, np.nan, 0, 0])
+    assert not np.isnan(second.reward).any()
+    assert [e.outcome for e in (first, second, third)] == [Outcome.SUCCESS, Outcome.FAILURE, Outcome.UNKNOWN]
+    assert not first.extra
+
+
 def test_columns_that_nobody_knows_are_kept_as_diagnostics(dataset):
     add_columns(dataset, complementary_info__discrete_penalty=("float32", np.arange(STEPS) / 2))
     second = list(open_source(dataset, cameras=False).episodes)[1]
@@ -124,6 +144,14 @@ def test_columns_of_text_are_named_as_not_read(dataset):
 def test_codes_that_are_unknown_are_refused(dataset):
     add_columns(dataset, robot_rl__source=("int64", np.full(STEPS, 9)))
     with pytest.raises(DatasetError, match=r"robot_rl.source holds \[9\]; 0 to 3 are known"):
+        list(open_source(dataset, cameras=False).episodes)
+
+
+@pytest.mark.parametrize("key", ["intervention", "next.done", "next.success", "next.truncated", "is_success"])
+@pytest.mark.parametrize("value", [np.nan, 0.5])
+def test_flags_other_than_0_and_1_are_refused(dataset, key, value):
+    add_columns(dataset, **{key.replace(".", "__"): ("float32", np.where(at(2), value, 0.0))})
+    with pytest.raises(DatasetError, match=rf"Episode 0 of .*: {key} holds \[{value}\]; a flag is 0 or 1"):
         list(open_source(dataset, cameras=False).episodes)
 
 

@@ -5,6 +5,8 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from data.errors import DatasetError
@@ -156,6 +158,53 @@ def test_lerobots_edit_tool_deletes_splits_and_merges_it(lerobot, written, tmp_p
         np.testing.assert_array_equal(each.observations[CAMERA][:-1], original.observations[CAMERA][:-1])
 
 
+@pytest.mark.parametrize(
+    "key",
+    ["next.reward", "intervention", "next.success", "robot_rl.source", "action.base", "observation.state"],
+)
+def test_a_column_that_was_changed_in_place_is_not_passed_over(lerobot, written, tmp_path, key):
+    shutil.copytree(written, tmp_path / "set")
+    (file,) = (tmp_path / "set/data").rglob("*.parquet")
+    table = pq.read_table(file)
+    place, column = table.schema.get_field_index(key), table[key]
+    values = np.array(column.to_pylist())
+    values[4] = ~values[4] if values.dtype == bool else values[4] + 1
+    pq.write_table(
+        table.set_column(place, table.schema.field(key), pa.array(values.tolist(), column.type)), file
+    )
+    with pytest.raises(DatasetError, match=rf"does not belong .* episode 0 has another {key}"):
+        list(open_source(tmp_path / "set").episodes)
+    assert len(list(open_source(tmp_path / "set", sidecar="ignore").episodes)) == 3
+
+
+def test_a_picture_that_was_exchanged_in_place_is_not_passed_over(lerobot, written, tmp_path):
+    shutil.copytree(written, tmp_path / "set")
+    (file,) = (tmp_path / "set/data").rglob("*.parquet")
+    table = pq.read_table(file)
+    order = [*range(4), 5, 4, *range(6, len(table))]
+    place = table.schema.get_field_index(CAMERA)
+    pq.write_table(table.set_column(place, table.schema.field(CAMERA), table[CAMERA].take(order)), file)
+    with pytest.raises(DatasetError, match=rf"does not belong .* episode 0 has another {CAMERA}"):
+        list(open_source(tmp_path / "set").episodes)
+    assert len(list(open_source(tmp_path / "set", cameras=False).episodes)) == 3
+
+
+def test_a_column_that_was_added_is_said_to_be_left_out(lerobot, written, tmp_path):
+    from lerobot.datasets import dataset_tools
+
+    frames = sum(map(len, originals()))
+    value = (np.arange(frames, dtype=np.float32)[:, None], {"dtype": "float32", "shape": (1,), "names": None})
+    dataset_tools.add_features(
+        opened(lerobot, written), {"critic.value": value}, output_dir=tmp_path / "more", repo_id="local/more"
+    )
+    shutil.copy(written / SIDECAR, tmp_path / "more" / SIDECAR)
+    source = open_source(tmp_path / "more")
+    assert source.notes == (
+        "Columns critic.value were added later and are not read; sidecar='ignore' reads them.",
+    )
+    assert all(map(equal, source.episodes, originals()))
+
+
 def test_a_sidecar_of_another_dataset_is_never_mixed_in(lerobot, written, tmp_path):
     from lerobot.datasets import dataset_tools
 
@@ -198,6 +247,9 @@ def test_what_lerobot_cannot_hold_is_refused_or_kept_apart(lerobot, written, tmp
     wide = replace(episode("wide"), observations={"observation.state": np.zeros((14, 6), np.float32)})
     with pytest.raises(DatasetError, match=r"Episode wide does not fit the first one: .*'observation.state'"):
         load("lerobot").write([episode("one"), wide], {}, SPEC, tmp_path / "set")
+    two = {name: np.ones((13, 2)) for name in ("action", "action_base", "action_policy", "action_intended")}
+    with pytest.raises(DatasetError, match=r"Episode two does not fit .*actions have 2 numbers, not 3"):
+        load("lerobot").write([episode("one"), replace(episode("two"), **two)], {}, SPEC, tmp_path / "set")
     with pytest.raises(DatasetError, match=f"{CAMERA} has 6 x 8 pixels; encoders"):
         load("lerobot").write([episode("one")], {}, SPEC, tmp_path / "set", images="video")
     assert list(tmp_path.iterdir()) == []
@@ -209,7 +261,8 @@ def test_what_lerobot_cannot_hold_is_refused_or_kept_apart(lerobot, written, tmp
             "observation.images.depth": np.full((14, 4, 4, 1), np.nan, np.float32),
         },
         source=np.where(np.arange(13) < 2, "paused", one.source),
-        reward=np.full(13, np.nan),
+        reward=np.where(np.arange(13) < 5, one.reward, np.nan),
+        outcome=Outcome.UNKNOWN,
         monotonic_time=one.monotonic_time * 2,
     )
     notes = load("lerobot").write([odd], {}, SPEC, tmp_path / "set")
@@ -218,11 +271,14 @@ def test_what_lerobot_cannot_hold_is_refused_or_kept_apart(lerobot, written, tmp
         "depth is in the sidecar only",
         "did not run at 20",
         "2 paused steps",
-        "next.reward is 0 in 1",
+        "next.reward is 0 at 8 steps",
+        "next.success is False throughout 1 episodes",
     ):
         assert part in said
-    assert len(notes) == 4
+    assert len(notes) == 5
     assert equal(next(open_source(tmp_path / "set").episodes), odd)
+    bare = next(open_source(tmp_path / "set", sidecar="ignore").episodes)
+    np.testing.assert_array_equal(bare.reward, odd.reward)
 
 
 def test_lerobots_diffusion_policy_trains_on_it(lerobot, written):

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from data.errors import DamagedEpisodeError, DatasetError
@@ -7,8 +10,9 @@ from data.formats.extras import require
 from data.formats.registry import Format, Source, detect, load, open_source
 from data.formats.target import new_target
 from data.records import equal
-from data.store import EpisodeStore
+from tests.conftest import REPOSITORY
 from tests.data.episodes import episode
+from tests.data.stores import stored
 
 
 class Folders(Format):
@@ -30,11 +34,8 @@ class EntryPoint:
 
 @pytest.fixture
 def store(tmp_path):
-    path = tmp_path / "store"
-    made = EpisodeStore(path, action_spec={"groups": [], "rate_hz": 20.0})
-    made.write(episode("one"))
-    made.write(episode("two", seed=1))
-    return path
+    given = [episode("one"), episode("two", seed=1)]
+    return stored(tmp_path / "store", given, action_spec={"groups": [], "rate_hz": 20.0}).path
 
 
 def test_every_registered_format_can_be_loaded_under_its_own_name():
@@ -63,6 +64,13 @@ def test_a_store_written_through_the_format_is_equal(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["new"]
 
 
+@pytest.mark.parametrize("name", ["zarr", "robomimic", "lerobot"])
+def test_nothing_is_written_where_there_is_no_episode(tmp_path, name):
+    with pytest.raises(DatasetError, match="no episode"):
+        load(name).write([], {}, None, tmp_path / "none")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_damaged_episode_stops_reading_unless_it_may_be_left_out(store):
     next((store / "one/observations").glob("*/c.0*")).unlink()
     with pytest.raises(DamagedEpisodeError, match="Episode one"):
@@ -73,7 +81,7 @@ def test_a_damaged_episode_stops_reading_unless_it_may_be_left_out(store):
 def test_what_is_of_no_known_format_is_told_what_was_looked_for(tmp_path):
     (tmp_path / "a.txt").write_text("hello")
     with pytest.raises(
-        DatasetError, match=r"a.txt is of no known format.*\n  zarr: a folder with a zarr.json"
+        DatasetError, match=r"a.txt is of no known format.* zarr: a folder with a zarr.json[^;]*; "
     ):
         detect(tmp_path / "a.txt")
     with pytest.raises(FileNotFoundError, match=r"nothing at .*gone"):
@@ -131,6 +139,37 @@ def test_a_target_appears_whole_or_not_at_all(tmp_path):
     assert target.read_text() == "whole"
     with pytest.raises(FileExistsError, match="set exists already"), new_target(target):
         pytest.fail("the block must not run")
+
+
+def killed_while_writing(target, folder):
+    script = f"""
+import os, signal
+from data.formats.target import new_target
+with new_target({str(target)!r}) as part:
+    if {folder}:
+        part.mkdir()
+        part = part / "file"
+    part.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path, folder, caplog):
+    target = tmp_path / "set[1]"
+    killed_while_writing(target, folder)
+    killed_while_writing(tmp_path / "other", folder)
+    (left,) = tmp_path.glob(".set*")
+    with new_target(target) as running, new_target(target.with_name("set")) as longer:
+        running.write_text("running")
+        longer.write_text("longer")
+        assert not left.exists()
+        with pytest.raises(ZeroDivisionError):
+            fill_half(target)
+        assert running.exists()
+    assert str(left) in caplog.text
+    assert len([entry for entry in tmp_path.iterdir() if entry.name.startswith(".other.")]) == 1
 
 
 def test_a_target_that_came_meanwhile_is_not_replaced(tmp_path):

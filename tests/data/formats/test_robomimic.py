@@ -126,6 +126,20 @@ def test_splits_follow_labels_and_metadata(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.hdf5"]
 
 
+def test_unknown_rewards_are_named_and_come_back(tmp_path):
+    wanted = replace(episode("x", 4), reward=[0.0, np.nan, np.nan, 1.0])
+    state = wanted.observations["observation.state"].copy()
+    state[2, 1] = np.nan
+    wanted = replace(wanted, observations={**wanted.observations, "observation.state": state})
+    notes = load("robomimic").write([wanted, episode("y", 3)], {}, None, tmp_path / "a.hdf5")
+    assert [note.split(",")[0] for note in sorted(notes)] == [
+        "next_obs/state is not a finite number at 1 steps",
+        "obs/state is not a finite number at 1 steps",
+        "rewards is not a finite number at 2 steps",
+    ]
+    assert equal(next(open_source(tmp_path / "a.hdf5").episodes), wanted)
+
+
 def test_packed_pictures_are_the_same(tmp_path):
     load("robomimic").write([episode("x", 4)], {}, None, tmp_path / "a.hdf5", compression="gzip")
     assert equal(next(open_source(tmp_path / "a.hdf5").episodes), episode("x", 4))
@@ -253,6 +267,55 @@ def test_missing_steps_inside_a_demo_are_noticed(tmp_path):
     with pytest.raises(DatasetError, match=r"demo_2: next_obs/object\[1\] is not obs/object\[2\]"):
         list(open_source(path).episodes)
     assert len(list(open_source(path, gaps="ignore").episodes)) == 3
+
+
+def misfits():
+    first = episode("first", 4)
+    rows = first.observations
+    actions = {
+        name: np.ones((4, 2)) for name in ("action", "action_base", "action_policy", "action_intended")
+    }
+    yield (
+        "'observation.state' is needed",
+        {"observations": {"observation.wrench": rows["observation.wrench"]}},
+    )
+    yield (
+        "'observation.more' is new",
+        {"observations": {**rows, "observation.more": rows["observation.state"]}},
+    )
+    yield "dtype is float64", {"observations": {**rows, "observation.state": np.ones((5, 5))}}
+    yield "shape is", {"observations": {**rows, "observation.state": rows["observation.state"][:, :4]}}
+    yield "actions have 2 numbers, not 3", {"chunks": (), "chunk_id": [-1] * 4, **actions}
+
+
+@pytest.mark.parametrize(("words", "change"), list(misfits()))
+def test_episodes_of_different_forms_are_not_written_into_one_file(tmp_path, words, change):
+    given = [episode("first", 4), replace(episode("other", 4), **change)]
+    with pytest.raises(
+        DatasetError, match=f"Episode other does not fit the first one: .*{words}.*split --ids"
+    ):
+        load("robomimic").write(given, {}, None, tmp_path / "set.hdf5")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", [np.nan, 0.5, 2.0])
+def test_dones_other_than_0_and_1_are_refused(tmp_path, value):
+    path = foreign(tmp_path / "set.hdf5", dones=(0, 0, value))
+    with pytest.raises(DatasetError, match=rf"demo_0: dones holds \[{value}\]; a flag is 0 or 1"):
+        list(open_source(path).episodes)
+
+
+def test_unknown_rewards_are_no_failure(tmp_path):
+    path = foreign(tmp_path / "set.hdf5", rewards=(0, np.nan, 0))
+    assert next(open_source(path).episodes).outcome is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_shortest_episodes_read_back_equal(tmp_path, steps):
+    given = [episode("b", steps), streaming_episode("a", steps)]
+    load("robomimic").write(given, {}, None, tmp_path / "short.hdf5")
+    found = list(open_source(tmp_path / "short.hdf5").episodes)
+    assert [equal(*pair) for pair in zip(found, given, strict=True)] == [True, True]
 
 
 def test_splits_can_be_read_alone(tmp_path):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from data.labels import TABLE, markdown_table
 from data.labels.render import describe
-from data.labels.table import Cell, Imitate, Indicator, Region
+from data.labels.rule import Cell, Imitate, Indicator, Region
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "labels.md"
 

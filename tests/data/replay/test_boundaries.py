@@ -1,11 +1,14 @@
 """Whatever was recorded: no transition and no chunk crosses what it must not cross."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data.events import EventKind
 from data.labels import label
-from data.replay import ReplayBuffer
+from data.replay import Recording, ReplayBuffer
 
 from ..labels.timelines import PERIOD, timeline
 
@@ -21,13 +24,28 @@ def numbered(index, text, terminated, late):
     reward = 1000.0 * index + np.arange(len(text))
     episode = timeline(text, terminated=terminated, times=times, reward=reward, id_=f"e{index}")
     steps = np.arange(len(text) + 1, dtype=np.float32)[:, None]
-    from dataclasses import replace
-
     return replace(
         episode,
         observations={"observation.state": 1000 * index + steps},
         action=1000.0 * index + steps[:-1],
     )
+
+
+@settings(max_examples=60)
+@given(
+    st.text(alphabet="ppdhr|", min_size=1, max_size=25),
+    st.booleans(),
+    st.lists(st.integers(1, 24), max_size=2),
+    st.sampled_from(
+        [(), ((EventKind.PAUSE, 0.1), (EventKind.RESUME, 0.3)), ((EventKind.EMERGENCY_STOP, 0.2),)]
+    ),
+)
+def test_without_labels_everything_is_replayed_as_hil_serl_does(text, terminated, late, events):
+    episode = replace(numbered(1, text, terminated, late), events=timeline(text, events=events).events)
+    bare, labelled = Recording.of(episode), Recording.of(episode, label(episode, "hil-serl"))
+    for name in ("ends", "continuous", "starts", "actor"):
+        np.testing.assert_array_equal(getattr(bare, name), getattr(labelled, name), err_msg=name)
+    assert bare.judged == labelled.judged
 
 
 @settings(max_examples=60)

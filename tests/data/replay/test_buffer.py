@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -350,3 +352,19 @@ def test_an_action_to_imitate_that_was_not_recorded_stands_for_the_executed_one_
     replay.add(timeline("ppp"))
     batch = everything(replay)
     np.testing.assert_array_equal(batch.imitation_action, batch.action)
+
+
+def test_a_wave_is_held_as_its_episodes_one_by_one_and_refused_as_a_whole():
+    wave = [timeline("ppph", id_="a"), timeline("|", id_="paused"), timeline("ppdd", id_="b")]
+    labels = [label(episode, "lwd") for episode in wave]
+    one_by_one, together = ReplayBuffer(40, chunk=2), ReplayBuffer(40, chunk=2)
+    counts = [one_by_one.add(*pair, version=3) for pair in zip(wave, labels, strict=True)]
+    assert together.add_all(wave, labels, version=3) == sum(counts) == 8
+    assert equal(everything(together), everything(one_by_one))
+    assert together.episode_ids == ["a", "b"]
+    with pytest.raises(ValueError, match="of episode a with 4 steps, not of b"):
+        together.add_all(wave[2:], labels[:1])
+    wide = replace(timeline("pp", id_="wide"), observations={"observation.state": np.zeros((3, 2))})
+    with pytest.raises(ValueError, match="Episode 'wide'"):
+        together.add_all([timeline("pp", id_="c"), wide])
+    assert together.episode_ids == ["a", "b"]

@@ -1,11 +1,13 @@
 """The residual corrector: bit-equal before training, bounded after, saved and loaded exactly."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from data.steps import ACTION_COLUMNS, STEP_COLUMNS
 from robot_rl.control import ControlLoop, LoopConfig, run_wave
 from robot_rl.correct.corrector import CorrectorInput
 from robot_rl.correct.history import History
@@ -96,6 +98,21 @@ def test_the_base_action_after_a_time_limit_is_what_the_loop_would_have_executed
 
     planned = base_actions(run(10), executed, bootstrap=True)
     np.testing.assert_array_equal(planned[10], run(11).action_base[10].astype(np.float32))
+
+
+def test_the_base_action_after_a_time_limit_is_right_after_a_step_that_was_lost() -> None:
+    env = CountingEnv()
+    env.max_steps = 10
+    loop = ControlLoop([env], RampPolicy(horizon=8, executed=4))
+    whole = loop.run([0], options=ENDLESS)[0]
+    assert [chunk.first_step for chunk in whole.chunks] == [0, 4, 8]
+    rows = {name: np.delete(getattr(whole, name), 8, 0) for name in (*ACTION_COLUMNS, *STEP_COLUMNS)}
+    observations = {key: np.delete(value, 9, 0) for key, value in whole.observations.items()}
+    extra = {key: np.delete(value, 8, 0) for key, value in whole.extra.items()}
+    lossy = replace(whole, **rows, observations=observations, extra=extra)
+    np.testing.assert_array_equal(
+        base_actions(lossy, 4, bootstrap=True)[-1], base_actions(whole, 4, bootstrap=True)[-1]
+    )
 
 
 def test_the_base_action_is_refused_where_no_chunk_covers_it() -> None:

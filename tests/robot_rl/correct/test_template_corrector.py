@@ -73,7 +73,9 @@ def test_a_row_does_not_depend_on_its_neighbours():
 def test_a_missing_sensor_is_named():
     asked = request()
     del asked.observation[WRENCH]
-    with pytest.raises(ValueError, match=WRENCH):
+    with pytest.raises(
+        ValueError, match=rf"The corrector reads \['{WRENCH}'\], which the robot does not give"
+    ):
         pushing().correct(asked)
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from data.formats.registry import load
-from data.store import EpisodeStore
 from robot_rl.report.store_page import write_store_page
 from robot_rl.report.strips import Line, segment_bar, strip, thumbnail
+from tests.data.stores import robots_store
 from tests.data.validate import robot
+from tests.robot_rl.countdown import save_countdown
 
 
 class Tags(HTMLParser):
@@ -44,7 +45,7 @@ def parsed(text):
 
 @pytest.fixture
 def store(tmp_path):
-    made = EpisodeStore(tmp_path / "s", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    made = robots_store(tmp_path / "s")
     outcomes = ("success", "failure", "unknown")
     for seed, outcome in enumerate(outcomes):
         episode = robot.episode(f"a-{seed}", steps=20, seed=seed, outcome=outcome, task="<wave> & go")
@@ -69,6 +70,16 @@ def test_the_page_shows_every_episode_and_needs_nothing_else(store, tmp_path):
     assert "<script" not in text
 
 
+def test_values_of_a_critic_are_drawn_and_an_episode_without_says_why(store, tmp_path):
+    store.write(replace(robot.episode("a-3", steps=20), source=np.repeat("demo", 20)))
+    critic = save_countdown(tmp_path / "critic")
+    text = write_store_page(store.path, tmp_path / "page.html", critic=critic).read_text()
+    parsed(text)
+    assert text.count("value, left: 0.0675 to 1") == 3
+    assert text.count('Value: <i class="soft">base action</i>') == 3
+    assert text.count("No values: Episode a-3 has no &lt;policy&gt;.") == 1
+
+
 def test_findings_lead_to_their_episode_and_damaged_ones_are_listed(store, tmp_path):
     next((store.path / "a-1/steps").rglob("c.0*")).unlink()
     text = write_store_page(store.path, tmp_path / "page.html").read_text()
@@ -80,7 +91,7 @@ def test_findings_lead_to_their_episode_and_damaged_ones_are_listed(store, tmp_p
 def test_plots_name_the_action_in_any_format_and_explain_only_lines_that_are_there(tmp_path):
     names = robot.ACTION_SPEC["groups"][0]["names"]
     assert names
-    store = EpisodeStore(tmp_path / "s", features=robot.FEATURES, action_spec=robot.ACTION_SPEC)
+    store = robots_store(tmp_path / "s")
     episode = robot.episode("a-0", steps=20)
     nothing = np.full_like(episode.action, np.nan)
     store.write(replace(episode, action_base=nothing, action_policy=nothing))

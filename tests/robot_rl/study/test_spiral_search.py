@@ -107,7 +107,9 @@ def test_a_gain_of_zero_returns_the_base_action_to_the_bit():
 def test_a_missing_sensor_is_named():
     asked = request([HOLE], [3.0])
     del asked.observation[WRENCH]
-    with pytest.raises(ValueError, match=WRENCH):
+    with pytest.raises(
+        ValueError, match=rf"The corrector reads \['{WRENCH}'\], which the robot does not give"
+    ):
         started().correct(asked)
 
 

@@ -1,4 +1,4 @@
-"""The process that writes what a control loop sends it; started by `data.writer`, imports no torch.
+"""The process that writes what a control loop sends it; started by `process`, imports no torch.
 
 When its sender dies it still writes everything that was sent, and leaves the recording to be recovered.
 """
@@ -16,16 +16,16 @@ from data.errors import StoreError
 from data.events import Event
 from data.features import from_json
 from data.images import PictureCodec
+from data.recording.messages import below, chunk_from, decode, step_from
+from data.recording.ring import RingReceiver
 from data.store import EpisodeStore
-from data.writer_messages import below, chunk_from, decode, step_from
-from data.writer_ring import RingReceiver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from data.recorder import Recorder
+    from data.recording.recorder import Recorder
 
     type Arrays = Mapping[str, NDArray[Any]]
 
@@ -55,10 +55,9 @@ class Writer:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             try:
-                recorder.flush()
+                recorder.close()
             except StoreError as error:
                 logger.error("%s", error)  # noqa: TRY400 - a traceback would bury what it says
-            recorder.close()
 
     def _do_open(self, facts: dict[str, Any], _: Arrays) -> None:
         features = facts["features"]
@@ -122,7 +121,10 @@ class Writer:
 
 def main() -> None:
     """Read messages until the sender closes; arguments: three handles and the size of the ring."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the sender, which then closes or dies
+    # Ctrl-C, a closed terminal, the end of a service: all for the sender, whose death ends this by itself
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    _yield_to_the_sender()
     memory, places, positions, size = map(int, sys.argv[1:5])
     writer = Writer()
     ring = RingReceiver(memory, places, positions, size)
@@ -130,6 +132,18 @@ def main() -> None:
         writer.handle(*decode(message))
     writer.close()
     ring.close()
+
+
+def _yield_to_the_sender() -> None:
+    """Do not take a processor away from the control loop, which wakes this process with every message.
+
+    By default the process that is woken may go first, and under real-time priority, which it would inherit,
+    it would not be stopped at all. A batch process never preempts another (sched(7), "SCHED_BATCH").
+    """
+    try:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    except OSError as error:
+        logger.warning("The writing process may hold the control loop up: %s", error)
 
 
 def _answer(reply: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from data.errors import StoreError
 from data.folder_writer import FolderWriter
 from data.images import PictureCodec, PictureError
 from data.manifest import sha256_bytes
@@ -44,6 +45,7 @@ class Recording:
         segments: Files that were written whole and are unchanged, in order.
         steps: Steps in them.
         pictures: File, codec and (height, width, channels) of each camera, by the path of its array.
+        because: Why it ends here, when something after it is damaged or missing.
     """
 
     folder: Path
@@ -51,23 +53,25 @@ class Recording:
     segments: tuple[str, ...]
     steps: int
     pictures: Mapping[str, Mapping[str, Any]]
+    because: str = ""
 
     @classmethod
     def read(cls, folder: Path) -> Recording:
         """Read the journal up to the last entry whose files are there, whole and unchanged."""
-        facts, *entries = _journal(folder) or [{}]
-        found = cls(folder, facts, (), 0, {})
+        lines, because = _journal(folder)
+        facts, *entries = lines or [{}]
+        found = cls(folder, facts, (), 0, {}, because)
         events: list[Any] = []
         for entry in entries:
             name = str(entry["segment"])
             if not _plain_file(folder, name) or sha256_bytes((folder / name).read_bytes()) != entry["sha256"]:
-                break
-            if not _pictures_are_there(folder, entry):
-                break
+                return replace(found, because=f"{name} is missing or was changed")
+            if short := _missing_pictures(folder, entry):
+                return replace(found, because=f"{short} is missing or too short")
             events += entry.get("events", [])
             known = {**found.facts, "metadata": entry["metadata"], "events": list(events)}
             segments = (*found.segments, name)
-            found = cls(folder, known, segments, int(entry["steps"]), entry.get("pictures", {}))
+            found = cls(folder, known, segments, int(entry["steps"]), entry.get("pictures", {}), because)
         return found
 
     def verified(self) -> Recording:
@@ -75,6 +79,20 @@ class Recording:
         for count, name in enumerate(self.segments):
             if not all(self._pictures_are_whole(name, path) for path in self.pictures):
                 return self._first(count)
+        return self
+
+    def holding(self, steps: int) -> Recording:
+        """The same, if it holds so many steps.
+
+        Raises:
+            StoreError: It does not: something else than its recorder changed it.
+        """
+        if self.steps != steps:
+            raise StoreError(
+                f"Episode {self.folder.name}: {self.steps} of {steps} steps are whole on disk, since "
+                f"something else changed its files{self.because and ': '}{self.because}. "
+                "Recover or discard it."
+            )
         return self
 
     def write_episode(self, target: Path, facts: Mapping[str, Any], *, durable: bool = False) -> None:
@@ -113,7 +131,7 @@ class Recording:
 
     def _first(self, count: int) -> Recording:
         """The first segments; what is known of it is what was known then."""
-        facts, *entries = _journal(self.folder)[: count + 1]
+        facts, *entries = _journal(self.folder)[0][: count + 1]
         events = [event for entry in entries for event in entry.get("events", [])]
         if entries:
             facts = {**facts, "metadata": entries[-1]["metadata"], "events": events}
@@ -151,35 +169,41 @@ def journal_line(entry: Mapping[str, Any]) -> bytes:
     return content + b"\t" + sha256_bytes(content).encode() + b"\n"
 
 
-def _journal(folder: Path) -> list[dict[str, Any]]:
-    """Entries of a journal up to the first that is damaged; the first of them holds the facts."""
+def _journal(folder: Path) -> tuple[list[dict[str, Any]], str]:
+    """Entries up to the first that is damaged, and what is wrong there; the first entry holds the facts."""
     try:
         lines = (folder / JOURNAL).read_bytes().split(b"\n")[:-1]  # a line without its end was cut off
-    except OSError:
-        return []
+    except OSError as error:
+        return [], f"its journal cannot be read ({error.strerror})"
     entries: list[dict[str, Any]] = []
-    for line in lines:
-        content, tab, checksum = line.partition(b"\t")  # JSON on one line has no tab of its own
-        if tab and checksum.decode("ascii", "replace") != sha256_bytes(content):
-            break
-        try:
-            entry = json.loads(content)
-        except ValueError:
-            break
-        if not isinstance(entry, dict) or (entries and not entry.keys() >= _ENTRY):
-            break
+    for number, line in enumerate(lines, 1):
+        entry = _entry(line)
+        if entry is None or (entries and not entry.keys() >= _ENTRY):
+            return entries, f"line {number} of its journal is damaged"
         entries.append(entry)
-    return entries
+    return entries, ""
 
 
-def _pictures_are_there(folder: Path, entry: Mapping[str, Any]) -> bool:
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """What a line of a journal holds; None when it is damaged."""
+    content, tab, checksum = line.partition(b"\t")  # JSON on one line has no tab of its own
+    if tab and checksum.decode("ascii", "replace") != sha256_bytes(content):
+        return None
+    try:
+        entry = json.loads(content)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def _missing_pictures(folder: Path, entry: Mapping[str, Any]) -> str:
+    """Name of the first file of pictures that holds less than the journal says; empty when all are there."""
     sizes = entry.get("sizes", {})
-    return all(
-        known["file"] in sizes
-        and _plain_file(folder, known["file"])
-        and (folder / known["file"]).stat().st_size >= sizes[known["file"]]
-        for known in entry.get("pictures", {}).values()
-    )
+    for known in entry.get("pictures", {}).values():
+        name = str(known["file"])
+        if name not in sizes or not _plain_file(folder, name) or (folder / name).stat().st_size < sizes[name]:
+            return name
+    return ""
 
 
 def _plain_file(folder: Path, name: str) -> bool:

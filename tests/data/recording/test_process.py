@@ -1,4 +1,5 @@
 import logging
+import math
 import os
 import resource
 import signal
@@ -11,13 +12,13 @@ import pytest
 
 from data.errors import LockedStoreError, StoreError
 from data.images import PictureCodec
+from data.recording.process import RecordingProcess
 from data.records import Outcome, Source, Step, equal
 from data.store import EpisodeStore
-from data.writer import RecordingProcess
 from tests.data.episodes import STREAM_FEATURES, fill, fill_streams, streaming_episode
 
 QUEUE = 4 << 20
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -39,10 +40,14 @@ def begin(process, id_="e", size=2000, **facts):
 
 
 def test_the_writer_starts_without_torch():
-    program = (
-        "import sys, data.writer_process, data.writer; assert not {'torch', 'zarr', 'av'} & set(sys.modules)"
-    )
+    imports = "import sys, data.recording.writer, data.recording.process"
+    program = f"{imports}; assert not {{'torch', 'zarr', 'av'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+def test_the_writer_never_takes_a_processor_from_the_loop_that_wakes_it(store):
+    with RecordingProcess(store, queue_bytes=QUEUE) as process:
+        assert os.sched_getscheduler(process.pid) == os.SCHED_BATCH
 
 
 def test_what_was_queued_equals_what_was_built(store):
@@ -109,7 +114,7 @@ def stopped(store):
         process.until(lambda: process.waiting == 0 or None, "the start")
         os.kill(process.pid, signal.SIGSTOP)
         yield process, recorder
-        os.kill(process.pid, signal.SIGCONT)
+        process._process.send_signal(signal.SIGCONT)  # unless it has ended
 
 
 def test_a_full_queue_never_waits_is_counted_and_an_error_at_the_end(stopped, store, caplog):
@@ -143,6 +148,35 @@ def test_a_full_queue_never_waits_is_counted_and_an_error_at_the_end(stopped, st
     )  # no action beside another's picture
     np.testing.assert_array_equal(came, found.action[:, 0] + 1)
     assert found.action[-1, 0] == 54.0
+
+
+def test_closing_does_not_wait_for_ever_for_a_writer_that_was_stopped(stopped, store, monkeypatch):
+    process, recorder = stopped
+    steps_of(recorder, 0, 5)
+    monkeypatch.setattr("data.recording.process._CLOSE_S", 0.05)
+    for again in (process.close, process.close, recorder.close):
+        with pytest.raises(StoreError, match=rf"kill -CONT {process.pid}|takes nothing more"):
+            again()
+    monkeypatch.undo()
+    os.kill(process.pid, signal.SIGCONT)
+    process.close()
+    assert store.partials()[0].steps == 5
+
+
+@pytest.mark.parametrize("clock", [math.nan, math.inf])
+def test_a_gap_before_a_step_whose_clock_failed_is_told(stopped, store, clock):
+    process, recorder = stopped
+    steps_of(recorder, 0, 30)
+    for wall, now in ((clock, clock), (1e9, clock), (clock, 3.0)):
+        step = Step(action=[30], wall_time=wall, monotonic_time=now)
+        recorder.append(step, {"observation.state": np.full(2000, 31.0)})
+    os.kill(process.pid, signal.SIGCONT)
+    process.until(lambda: process.waiting == 0 or None, "the queue")
+    steps_of(recorder, 31, 2)
+    recorder.finish("success", allow_dropped=True)
+    (gap,) = store.read("e").events
+    assert gap.data == {"dropped_steps": recorder.dropped["steps"]}
+    assert (gap.time, gap.wall_time) == (3.0, 1e9 + 31)
 
 
 def test_one_step_that_had_to_wait_for_room_is_not_lost(stopped, store):
@@ -195,8 +229,8 @@ def test_when_the_writer_dies_the_next_step_says_so_and_what_was_flushed_is_reco
 SENDER = """
 import os, sys
 from data.store import EpisodeStore
-from data.writer import RecordingProcess
-from tests.data.test_writer import begin, steps_of
+from data.recording.process import RecordingProcess
+from tests.data.recording.test_process import begin, steps_of
 process = RecordingProcess(EpisodeStore(sys.argv[1]))
 steps_of(begin(process), 0, 33)
 os.kill(os.getpid(), 9)
@@ -233,3 +267,86 @@ def test_a_full_disk_is_reported_with_what_is_safe(store):
             recorder.finish()
         assert store.partials()[0].steps == 2
     assert len(store.recover("e")) == 2
+
+
+def test_a_process_records_one_episode_at_a_time(store):
+    with RecordingProcess(store, queue_bytes=QUEUE) as process:
+        first = begin(process, "a")
+        steps_of(first, 0, 3)
+        with pytest.raises(StoreError, match="Episode a is still being recorded"):
+            process.recorder(id="b", task="t")
+        steps_of(first, 3, 3)
+        first.finish("success")
+        steps_of(second := begin(process, "b"), 50, 4)
+        with pytest.raises(StoreError, match="recorder of episode a is closed"):
+            steps_of(first, 6, 1)
+        second.finish("failure")
+    assert store.read("a").action[:, 0].tolist() == list(range(6))
+    assert store.read("b").action[:, 0].tolist() == list(range(50, 54))
+    assert [str(store.read(id_).outcome) for id_ in "ab"] == ["success", "failure"]
+
+
+def test_a_recorder_that_failed_does_not_reach_into_the_next_episode(store):
+    with RecordingProcess(store, queue_bytes=QUEUE) as process:
+        failed = begin(process, "a")
+        steps_of(failed, 0, 1)
+        failed.append(Step(action=[1, 2], wall_time=1.0, monotonic_time=1.0), {})
+        with pytest.raises(ValueError, match="Episode a"):
+            failed.finish()
+        following = begin(process, "b")
+        for late in (lambda: steps_of(failed, 1, 1), failed.finish, failed.discard):
+            with pytest.raises(StoreError, match="recorder of episode a is closed"):
+                late()
+        failed.close()
+        steps_of(following, 20, 2)
+        following.finish("success")
+    assert store.read("b").action[:, 0].tolist() == [20, 21]
+
+
+def test_forks_of_the_control_program_do_not_keep_the_writer(store):
+    held, release = os.pipe()
+    process = RecordingProcess(store, queue_bytes=QUEUE)
+    recorder = begin(process)
+    child = os.fork()
+    if not child:  # as a data loader's worker, which lives on
+        os.close(release)
+        os.read(held, 1)
+        os._exit(0)
+    steps_of(recorder, 0, 3)
+    recorder.finish("success")
+    process.close()  # comes back although the fork is alive
+    assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    record_ends = EpisodeStore(store.path).recorder(id="next", task="t")
+    record_ends.discard()
+    os.close(release)
+    os.close(held)
+    os.waitpid(child, 0)
+    assert len(store.read("e")) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_to_the_whole_group_leaves_the_queue_to_be_written(store, number):
+    with RecordingProcess(store, queue_bytes=QUEUE) as process:
+        recorder = begin(process)
+        steps_of(recorder, 0, 3)
+        os.kill(process.pid, number)
+        steps_of(recorder, 3, 3)
+        recorder.finish("success")
+    assert len(store.read("e")) == 6
+
+
+@pytest.mark.parametrize("spare", range(0, 9, 2))
+def test_without_handles_no_process_is_started_and_none_is_lost(store, spare):
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208 - as few handles as possible
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, before))
+    taken = [os.dup(0) for _ in range(highest + 1 - len(before) + 2)]  # no gaps below the limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken) + 1 + spare, hard))
+    try:
+        with pytest.raises(StoreError, match=r"No process can be started .*: Too many open files"):
+            RecordingProcess(store, queue_bytes=QUEUE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for handle in taken:
+            os.close(handle)
+    assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208

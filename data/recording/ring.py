@@ -11,6 +11,8 @@ import fcntl
 import mmap
 import os
 import struct
+import weakref
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 _PLACE = struct.Struct("<QQ")
 _READ_TO = struct.Struct("<Q")
 _PIPE_BYTES = 1 << 18
+_SENDERS: weakref.WeakSet[RingSender] = weakref.WeakSet()
 
 
 class RingSender:
@@ -36,17 +39,23 @@ class RingSender:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        memory = os.memfd_create("recording")
-        os.posix_fallocate(memory, 0, size)  # now, and not by a page fault in a control loop
-        self._memory = mmap.mmap(memory, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        places_out, self._places = os.pipe()
-        self._positions, positions_in = os.pipe()
-        for pipe in (self._places, self._positions):
-            os.set_blocking(pipe, False)
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        self.child_handles = (memory, places_out, positions_in)
+        with ExitStack() as undo:
+            memory = os.memfd_create("recording")
+            undo.callback(os.close, memory)
+            os.posix_fallocate(memory, 0, size)  # now, and not by a page fault in a control loop
+            self._memory = mmap.mmap(memory, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+            undo.callback(self._memory.close)
+            places_out, self._places = _pipe(undo)
+            self._positions, positions_in = _pipe(undo)
+            for pipe in (self._places, self._positions):
+                os.set_blocking(pipe, False)
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            self.child_handles = (memory, places_out, positions_in)
+            undo.pop_all()
         self._sent = self._read_to = 0
         self._gone = False
+        self._sending = self._open = True
+        _SENDERS.add(self)
 
     @property
     def waiting(self) -> int:
@@ -65,9 +74,11 @@ class RingSender:
             Whether there was room for it; nothing of it is kept otherwise.
 
         Raises:
-            BrokenPipeError: The receiver is gone.
+            BrokenPipeError: The receiver is gone, or this is a fork of the sender.
             ValueError: It is larger than the ring.
         """
+        if not self._sending:
+            raise BrokenPipeError("This end of the ring is closed.")
         length = sum(len(part) for part in parts)
         if length > self.size:
             raise ValueError(f"A message of {length} bytes can never fit a queue of {self.size} bytes.")
@@ -95,13 +106,23 @@ class RingSender:
         for handle in self.child_handles:
             os.close(handle)
 
+    def end(self) -> None:
+        """Tell the receiver that nothing follows; `waiting` goes on to say what it has not read yet."""
+        if self._sending:
+            self._sending = False
+            os.close(self._places)
+
     def close(self) -> None:
-        """Tell the receiver that nothing follows."""
-        os.close(self._places)
-        os.close(self._positions)
-        self._memory.close()
+        """End, and give the memory back; does nothing the second time."""
+        self.end()
+        if self._open:
+            self._open = False
+            os.close(self._positions)
+            self._memory.close()
 
     def _look(self) -> None:
+        if not self._open:
+            return
         try:
             content = os.read(self._positions, _PIPE_BYTES)
         except BlockingIOError:
@@ -109,6 +130,21 @@ class RingSender:
         self._gone = not content
         if content:
             (self._read_to,) = _READ_TO.unpack(content[-_READ_TO.size :])
+
+
+def _pipe(undo: ExitStack) -> tuple[int, int]:
+    handles = os.pipe()
+    for handle in handles:
+        undo.callback(os.close, handle)
+    return handles
+
+
+def _close_all() -> None:
+    for sender in _SENDERS:
+        sender.close()
+
+
+os.register_at_fork(after_in_child=_close_all)  # else a receiver would wait for forks of a sender that died
 
 
 class RingReceiver:

@@ -1,4 +1,4 @@
-"""Writes the files of a recording; `data.recording` reads them."""
+"""Writes the files of a recording; `unfinished` reads them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from data.images import PictureCodec, is_picture
 from data.layout import chunk_arrays, step_arrays, stream_arrays
 from data.manifest import sha256_bytes, sync_folder
 from data.picture_files import PictureWriter
-from data.recording import JOURNAL, journal_line
+from data.recording.unfinished import JOURNAL, journal_line
+from data.zarr_files import ArrayMeta, ZarrFileError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
-    from data.builder import Piece
+    from data.piece import Piece
 
 
 class RecordingFiles:
@@ -40,6 +41,7 @@ class RecordingFiles:
         self._codec = pictures
         self._durable = durable
         self._pictures: dict[str, PictureWriter] = {}
+        self._plain: set[str] = set()
         self._segments = 0
 
     def journal(self, entry: Mapping[str, Any]) -> None:
@@ -62,15 +64,30 @@ class RecordingFiles:
             Where the picture was put, as a row of the table of places; the value itself if it is none.
 
         Raises:
-            ValueError: It has another shape than the pictures before.
+            ValueError: It has another shape than the pictures before, or is of a type that is not stored.
         """
         array = np.asarray(value)
-        if path not in self._pictures and not is_picture(array):
-            return array
+        if path in self._plain or (path not in self._pictures and not is_picture(array)):
+            if path not in self._plain:
+                self.refuse_type(array)
+                self._plain.add(path)
+            return array  # a picture too, where the first was none: whoever collects them refuses it
         if path not in self._pictures:
             file = self.folder / f"pictures-{len(self._pictures):03d}"
             self._pictures[path] = PictureWriter(file, self._codec.fitting(array.shape), array.shape)
         return self._pictures[path].add(array)
+
+    @staticmethod
+    def refuse_type(sample: NDArray[Any]) -> None:
+        """Refuse at once what could not be stored when the episode is finished.
+
+        Raises:
+            ValueError: It is no array of plain numbers, or a larger one than is stored.
+        """
+        try:
+            ArrayMeta.of(sample[np.newaxis], 1)
+        except ZarrFileError as error:
+            raise ValueError(f"cannot be stored: {str(error).rstrip('.')}") from error
 
     def repeated(self, path: str) -> int:
         """How many pictures of an array were equal to the one before them."""

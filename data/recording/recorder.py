@@ -8,6 +8,7 @@ what a dead process left, makes these files the final arrays.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -15,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from data.errors import StoreError
-from data.features import differences, from_array, to_json
+from data.features import to_json
 from data.images import PictureCodec
 from data.layout import check_key
 from data.plain import plain
-from data.recording import Recording
-from data.recording_files import RecordingFiles
+from data.recording.arriving import Declared, Repeats
+from data.recording.files import RecordingFiles
+from data.recording.unfinished import Recording
 from data.steps import Outcome
 
 if TYPE_CHECKING:
@@ -42,11 +44,9 @@ _FLUSH_SAMPLES = 1000
 class Recorder:
     """Takes the steps of one episode and keeps them on disk; made by `EpisodeStore.recorder`.
 
-    Samples that repeat are kept and counted: ``metadata["repeated"]`` says how many pictures were equal to
-    the one before, and how many samples of a stream had the time of the one before, by the path of the array.
+    Samples that repeat are kept, and counted in ``metadata["repeated"]``: see `Repeats`.
 
-    As a context manager it puts all steps on disk, and leaves the recording to be recovered, when the block
-    fails or does not finish it.
+    As a context manager it puts all steps on disk, to be recovered, when the block does not finish it.
 
     Args:
         builder: Collects the steps between two flushes.
@@ -56,7 +56,9 @@ class Recorder:
         close: Called once when nothing more is going to be written.
         pictures: How pictures are stored.
         durable: Whether a flush waits for the disk itself.
-        features: What has to be among the observations and streams.
+        features: What has to be among the observations and streams, and all that observations may hold; None
+            when nothing is declared.
+        action_size: How many numbers an action has; any when None.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Recorder:
         pictures: PictureCodec | None = None,
         durable: bool = False,
         features: Features | None = None,
+        action_size: int | None = None,
     ) -> None:
         if flush_every < 1:
             raise ValueError(f"flush_every is {flush_every}; at least 1 step is needed.")
@@ -78,11 +81,11 @@ class Recorder:
         self._commit = commit
         self._close = close
         self._files = RecordingFiles(folder, pictures or PictureCodec(), durable=durable)
-        self._missing = dict(features or {})
+        self._declared = Declared(builder.id, features, action_size)
+        self._repeats = Repeats(self._files)
         self._open = True
+        self._owner = os.getpid()
         self._flushed = self._samples = self._others = 0
-        self._stamps: dict[str, float] = {}
-        self._repeated: dict[str, int] = {}
         self._files.journal(plain({**builder.facts, "stream_features": to_json(builder.stream_features)}))
 
     @property
@@ -103,11 +106,11 @@ class Recorder:
         """Take the observation of the reset; see `EpisodeBuilder.start`.
 
         Raises:
-            StoreError: A sensor that the store declares has another form.
+            StoreError: A sensor that the store declares has another form, or one comes that it does not.
         """
         self._needs_open()
         for key, value in observation.items():
-            self._refuse_misfit(key, value)
+            self._declared.check_observation(key, value)
         self._builder.start(self._all_kept("observations", observation))
 
     def append(
@@ -119,17 +122,30 @@ class Recorder:
         """Add one step; see `EpisodeBuilder.append`.
 
         Raises:
-            StoreError: The steps cannot be written, or the recorder is closed.
+            StoreError: The steps cannot be written, the recorder is closed, or the action has another length
+                than the store declares.
         """
         self._needs_open()
+        self._declared.check_action(step.action)
         given = self._all_kept("observations", next_observation)
         self._builder.append(step, given, self._all_kept("extra", extra or {}))
-        if len(self._builder) - self._flushed >= self._flush_every:
+        if len(self) - self._flushed >= self._flush_every:
             self.flush()
 
     def add_chunk(self, chunk: Chunk) -> None:
-        """Add a plan; it is on disk after the next flush."""
+        """Add a plan; it is on disk after the next flush.
+
+        Raises:
+            StoreError: The recorder is closed.
+            ValueError: There is a plan of this id, or those before had other shapes; it is not kept then.
+        """
         self._needs_open()
+        try:
+            for value in (chunk.actions, chunk.noise, chunk.candidates):
+                if value is not None:
+                    self._files.refuse_type(value)
+        except ValueError as error:
+            raise ValueError(f"Episode {self.id}, step {len(self)}: plan {chunk.id} {error}.") from error
         self._builder.add_chunk(chunk)
         self._others += 1
 
@@ -141,14 +157,11 @@ class Recorder:
             ValueError: It is not what `stream_features` says; it is not kept then.
         """
         self._needs_open()
-        self._refuse_misfit(key, value)
+        self._declared.check(key, value)
         self._builder.check_stream(key, np.asarray(value))
         path = f"streams/{check_key(key)}/values"
-        seen = self._files.repeated(path)
-        self._builder.stream(key, time, wall_time, self._kept(path, value))
-        if self._stamps.get(path) == time and self._files.repeated(path) == seen:
-            self._repeated[path] = self._repeated.get(path, 0) + 1
-        self._stamps[path] = time
+        with self._repeats.sample(path, time):
+            self._builder.stream(key, time, wall_time, self._kept(path, value))
         self._samples += 1
         if self._samples >= _FLUSH_SAMPLES:
             self.flush()
@@ -171,14 +184,16 @@ class Recorder:
             StoreError: It cannot be written; the recording keeps what was flushed before.
         """
         self._needs_open()
-        if len(self._builder) == self._flushed and not self._samples and not self._others:
+        if len(self) == self._flushed and not self._samples and not self._others:
             return
-        piece = self._builder.take()
-        facts = {"steps": len(self._builder), "metadata": plain(self.metadata | self._repeats())}
+        facts = {"steps": len(self._builder), "metadata": plain(self.metadata | self._repeats.facts())}
         try:
-            self._files.flush(piece, facts)
+            self._files.flush(self._builder.take(), facts)
         except OSError as error:
             raise self._unwritable(error) from error
+        except BaseException:  # such as Ctrl-C: what was taken out is lost, and nothing may follow it
+            self._end()
+            raise
         self._flushed = len(self._builder)
         self._samples = self._others = 0
 
@@ -189,43 +204,44 @@ class Recorder:
             Its id.
 
         Raises:
-            ValueError: No step was taken.
+            ValueError: No step was taken, or steps name plans that were not added; the recorder stays open.
             StoreError: It cannot be written, or a sensor that the store declares never came; the recording
                 stays and can be recovered.
         """
         self._needs_open()
         if not len(self._builder):
             raise ValueError(f"Episode {self.id} has no steps; nothing was recorded.")
-        if self._missing:
-            self.flush()
-            raise StoreError(
-                f"Episode {self.id} does not fit the store: {sorted(self._missing)} never came, neither with "
-                "the steps nor as streams. Connect it and record again, or close and recover what came."
-            )
+        self._builder.check_plans()
         outcome = Outcome(outcome)
         self.flush()
+        self._declared.refuse_missing()
         try:
-            recording = Recording.read(self._files.folder)
-            if recording.steps != len(self._builder):
-                raise StoreError(
-                    f"Episode {self.id}: {recording.steps} of {len(self._builder)} steps are whole on disk; "
-                    "something else changed its files. Recover or discard it."
-                )
-            metadata = plain(self.metadata | self._repeats())
-            facts = {**recording.facts, "metadata": metadata}
+            recording = Recording.read(self._files.folder).holding(len(self))
+            facts = {**recording.facts, "metadata": plain(self.metadata | self._repeats.facts())}
             self._commit(replace(recording, facts=facts), outcome)
         finally:
-            self.close()
+            self._end()
         return self.id
 
     def discard(self) -> None:
         """Throw the recording away, as when a person wants to record the episode again."""
         self._needs_open()
         shutil.rmtree(self._files.folder)
-        self.close()
+        self._end()
 
     def close(self) -> None:
-        """Stop recording; an unfinished recording stays on disk."""
+        """Put all steps on disk and stop recording; an unfinished recording stays, to be recovered.
+
+        Raises:
+            StoreError: The last steps cannot be written; it is closed all the same.
+        """
+        try:
+            if self._open and os.getpid() == self._owner:
+                self.flush()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         if self._open:
             self._open = False
             try:
@@ -242,25 +258,11 @@ class Recorder:
     ) -> None:
         """Keep the steps so far and stop recording."""
         try:
-            if self._open:
-                self.flush()
+            self.close()
         except StoreError:
             if kind is None:
                 raise
             logger.exception("Episode %s: its last steps are lost", self.id)
-        finally:
-            self.close()
-
-    def _refuse_misfit(self, key: str, value: ArrayLike) -> None:
-        """Strike a declared sensor off those that are missing, once it came in the right form."""
-        if key in self._missing:
-            found = {key: from_array(np.asarray(value))}
-            lines = differences(
-                {key: self._missing[key]}, found, expected_by="the store", found_in="the recording"
-            )
-            if lines:
-                raise StoreError(f"Episode {self.id} does not fit the store: " + " ".join(lines))
-            del self._missing[key]
 
     def _all_kept(self, group: str, given: Mapping[str, ArrayLike]) -> dict[str, ArrayLike]:
         return {key: self._kept(f"{group}/{check_key(key)}", value) for key, value in given.items()}
@@ -274,19 +276,16 @@ class Recorder:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def _repeats(self) -> dict[str, Any]:
-        pictures = self._files.all_repeated()
-        paths = dict.fromkeys((*self._repeated, *pictures))
-        counts = {path: self._repeated.get(path, 0) + pictures.get(path, 0) for path in paths}
-        counts = {path: count for path, count in counts.items() if count}
-        return {"repeated": counts} if counts else {}
-
     def _needs_open(self) -> None:
+        if os.getpid() != self._owner:
+            raise StoreError(
+                f"Episode {self.id} is recorded by another process, of which this one is a fork."
+            )
         if not self._open:
             raise StoreError(f"The recorder of episode {self.id} is closed; start another one.")
 
     def _unwritable(self, error: OSError) -> StoreError:
-        self.close()
+        self._end()
         return StoreError(
             f"Episode {self.id}: what came from step {self._flushed} on cannot be written "
             f"({error.strerror}). Everything before is safe: make room, then recover or discard it."

@@ -1,8 +1,11 @@
-"""The end of a recording that a control loop talks to; `data.writer` has the rest."""
+"""The end of a recording that a control loop talks to; `process` has the rest."""
 
 from __future__ import annotations
 
 import logging
+import math
+import time
+from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,8 +15,8 @@ from data.errors import StoreError
 from data.events import Event, EventKind
 from data.layout import check_key
 from data.plain import plain
+from data.recording.messages import chunk_parts, prefixed, step_parts
 from data.steps import Outcome, SegmentKind, Source
-from data.writer_messages import chunk_parts, prefixed, step_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from data.recording.process import RecordingProcess
     from data.steps import Chunk, Step
-    from data.writer import RecordingProcess
 
 logger = logging.getLogger(__name__)
 _SPARE = 0.125
@@ -39,7 +42,8 @@ class QueuedRecorder:
     - A step, with its observation, is held back until the queue has room. When more steps come meanwhile
       only the newest is held, and the others are lost and counted. It is then recorded with the source
       `Source.PAUSED`, so that no transition is made across the gap, and an event says how many are missing.
-    - Plans and events are held back, and never lost.
+    - Plans and events are held back, and never lost. A plan's first step, as the control loop counts, becomes
+      the row that follows the steps before it that were recorded.
 
     Attributes:
         id: Name of the episode.
@@ -56,12 +60,23 @@ class QueuedRecorder:
         self._late: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
         self._held: tuple[Step, dict[str, Any], dict[str, Any]] | None = None
         self._missing = 0
+        self._moment = (time.monotonic(), time.time())
         self._steps = 0
+        self._lost: list[int] = []
         self._open = True
 
     def __len__(self) -> int:
         """Number of steps so far, lost ones left out."""
         return self._steps
+
+    @property
+    def open(self) -> bool:
+        """Whether it takes more."""
+        return self._open
+
+    def abandon(self) -> None:
+        """Take nothing more, and tell the writer nothing."""
+        self._open = False
 
     def start(self, observation: Mapping[str, ArrayLike]) -> None:
         """Take the observation of the reset; see `EpisodeBuilder.start`. Waits for room."""
@@ -81,18 +96,22 @@ class QueuedRecorder:
             ValueError: What was given before was not what an episode can hold.
         """
         self._needs_open()
-        self._steps += 1
         given, further = _checked(next_observation), _checked(extra or {})
-        if self._caught_up() and self._offer_step(step, given, further):
+        if math.isfinite(step.monotonic_time) and math.isfinite(step.wall_time):
+            self._moment = (step.monotonic_time, step.wall_time)
+        sent = self._caught_up() and self._offer_step(step, given, further)
+        self._steps += 1
+        if sent:
             return
         if self._held is not None:
             self._missing += 1
             self._steps -= 1
+            self._lost.append(self._steps + len(self._lost) - 1)
             self._count("steps")
         self._held = (step, _copied(given), _copied(further))
 
     def add_chunk(self, chunk: Chunk) -> None:
-        """Add a plan."""
+        """Add a plan; its first step is at most the number of steps that were given so far."""
         self._needs_open()
         facts, arrays = chunk_parts(chunk)
         self._offer_or_keep("chunk", facts, arrays)
@@ -170,8 +189,15 @@ class QueuedRecorder:
         self.close()
 
     def _offer_or_keep(self, kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
-        if not (self._caught_up() and self._process.offer(kind, facts, arrays)):
+        if not (self._caught_up() and self._offer(kind, facts, arrays)):
             self._late.append((kind, facts, _copied(arrays)))
+
+    def _offer(self, kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> bool:
+        """Offer a plan or an event; no step may be held back, so that what is lost is known."""
+        if kind == "chunk":
+            first = facts["first_step"]
+            facts = {**facts, "first_step": first - bisect_left(self._lost, first)}
+        return self._process.offer(kind, facts, arrays)
 
     def _offer_step(self, step: Step, observation: dict[str, Any], extra: dict[str, Any]) -> bool:
         facts, arrays = step_parts(step)
@@ -190,7 +216,7 @@ class QueuedRecorder:
                 self._late.insert(0, ("event", self._gap(step).to_json(), {}))
             self._held, self._missing = None, 0
         while self._late:
-            if not self._process.offer(*self._late[0]):
+            if not self._offer(*self._late[0]):
                 return False
             del self._late[0]
         metadata = plain(self.metadata)
@@ -204,9 +230,10 @@ class QueuedRecorder:
         )
 
     def _gap(self, step: Step) -> Event:
+        at, wall = self._moment  # a clock that failed gives no number, which an event needs
         return Event(
-            time=step.monotonic_time,
-            wall_time=step.wall_time,
+            time=step.monotonic_time if math.isfinite(step.monotonic_time) else at,
+            wall_time=step.wall_time if math.isfinite(step.wall_time) else wall,
             kind=EventKind.NOTE,
             because=f"the recording queue was full: {self._missing} steps before this one are missing",
             data={"dropped_steps": self._missing},

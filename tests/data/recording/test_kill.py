@@ -19,7 +19,7 @@ from data.images import PictureCodec
 from data.records import EpisodeBuilder, Outcome, Step, equal
 from data.store import EpisodeStore
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 STEPS = 12
 FLUSH_EVERY = 4
 FACTS = {"task": "t", "robot": "arm", "metadata": {"a": 1}}
@@ -79,7 +79,7 @@ def fork_writers():
 @pytest.fixture
 def writers(tmp_path):
     out, told = os.pipe()
-    program = "from tests.data.test_kill import fork_writers; fork_writers()"
+    program = "from tests.data.recording.test_kill import fork_writers; fork_writers()"
     with subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "s"), str(told)],
         stdin=subprocess.PIPE,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.steps import Chunk, Source, Step
-from data.writer_messages import (
+from data.recording.messages import (
     below,
     chunk_from,
     chunk_parts,
@@ -19,7 +18,8 @@ from data.writer_messages import (
     step_from,
     step_parts,
 )
-from data.writer_ring import RingReceiver, RingSender
+from data.recording.ring import RingReceiver, RingSender
+from data.steps import Chunk, Source, Step
 
 
 @contextlib.contextmanager

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Self
 from data.errors import LockedStoreError, StoreError
 from data.features import to_json
 from data.plain import plain
-from data.queued_recorder import QueuedRecorder
+from data.recording.messages import encode
+from data.recording.queued import QueuedRecorder
+from data.recording.ring import RingSender
 from data.steps import check_id
-from data.writer_messages import encode
-from data.writer_ring import RingSender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,13 +37,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 QUEUE_BYTES = 256 << 20
 _PATIENCE_S = 600.0
+_CLOSE_S = 60.0
 _POLL_S = 0.002
 _ERRORS: Mapping[str, type[Exception]] = {
     "LockedStoreError": LockedStoreError,
     "ValueError": ValueError,
     "TypeError": TypeError,
 }
-_PROGRAM = "import sys; sys.path[0] = sys.argv.pop(1); from data.writer_process import main; main()"
+_PROGRAM = "import sys; sys.path[0] = sys.argv.pop(1); from data.recording.writer import main; main()"
 
 
 class RecordingProcess:
@@ -61,21 +62,19 @@ class RecordingProcess:
     """
 
     def __init__(self, store: EpisodeStore, *, queue_bytes: int = QUEUE_BYTES) -> None:
-        self._ring = RingSender(queue_bytes)
-        root = str(Path(__file__).resolve().parents[1])
-        handles = [str(handle) for handle in self._ring.child_handles]
-        self._process = subprocess.Popen(  # noqa: S603 - our own program and numbers
-            [sys.executable, "-c", _PROGRAM, root, *handles, str(queue_bytes)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            pass_fds=self._ring.child_handles,
-        )
-        self._ring.hand_over()
+        try:
+            self._ring = RingSender(queue_bytes)
+            self._process = _started(self._ring)
+        except OSError as error:
+            raise StoreError(
+                f"No process can be started that writes the recording: {error.strerror}."
+            ) from error
         assert self._process.stdout is not None
         self._replies = self._process.stdout
         os.set_blocking(self._replies.fileno(), False)
         self._unread = b""
         self._failure: Exception | None = None
+        self._latest: QueuedRecorder | None = None
         self._open = True
         try:
             self.request("open", store.settings())
@@ -104,13 +103,23 @@ class RecordingProcess:
         """Begin an episode; arguments as for `EpisodeStore.recorder`. Waits until the store is locked.
 
         Raises:
-            StoreError: There is such an episode or recording, or it cannot be written.
+            StoreError: The episode before is not finished, there is such an episode or recording, or it
+                cannot be written.
             LockedStoreError: Another process is writing to the store.
         """
         facts = {**facts, "metadata": plain(dict(metadata or {})), "flush_every": flush_every}
+        self._look()
+        if self._latest is not None and self._latest.open and self._failure is None:
+            raise StoreError(
+                f"Episode {self._latest.id} is still being recorded, and a RecordingProcess records one at a "
+                "time: finish, discard or close it first, or start another process with a store of its own."
+            )
+        if self._latest is not None:
+            self._latest.abandon()  # the writer gave it up when it failed
         self._failure = None
         self.request("begin", {**facts, "stream_features": to_json(stream_features or {})})
-        return QueuedRecorder(self, check_id(facts["id"]), facts["metadata"])
+        self._latest = QueuedRecorder(self, check_id(facts["id"]), facts["metadata"])
+        return self._latest
 
     def offer(
         self,
@@ -162,11 +171,16 @@ class RecordingProcess:
         self.until(lambda: self._answered(kind), kind)
 
     def close(self) -> None:
-        """Write what is in the queue, leave an unfinished recording to be recovered, and end the process."""
+        """Write what is in the queue, leave an unfinished recording to be recovered, and end the process.
+
+        Raises:
+            StoreError: The process read nothing for a minute; it may be closed again when it goes on.
+        """
         if self._open:
+            self._ring.end()
+            self._wait()
             self._open = False
             self._ring.close()
-            self._process.wait()
             self._replies.close()
 
     def __enter__(self) -> Self:
@@ -217,9 +231,47 @@ class RecordingProcess:
                 logger.error("The writing process failed: %s", reply["failed"])
         return replies
 
+    def _wait(self) -> None:
+        """Wait until the process ends, as long as it reads on."""
+        before = self._ring.waiting
+        while True:
+            try:
+                self._process.wait(_CLOSE_S)
+            except subprocess.TimeoutExpired as error:
+                now = self._ring.waiting
+                if now == before:
+                    raise StoreError(
+                        f"The writing process {self.pid} has read nothing for {_CLOSE_S:g} s and has {now} "
+                        f"bytes to write. Nothing is lost as long as it lives: if it was stopped, "
+                        f"`kill -CONT {self.pid}` lets it go on, and it ends by itself."
+                    ) from error
+                before = now
+            else:
+                return
+
     def _gone(self) -> StoreError:
-        code = self._process.wait()
+        try:
+            how = f"ended with code {self._process.wait(_CLOSE_S)}"
+        except subprocess.TimeoutExpired:
+            how = "takes nothing more"
         return StoreError(
-            f"The writing process ended with code {code}. What it had flushed can be recovered: see "
+            f"The writing process {how}. What it had flushed can be recovered: see "
             "EpisodeStore.partials; start another RecordingProcess to go on."
         )
+
+
+def _started(ring: RingSender) -> subprocess.Popen[bytes]:
+    root = str(Path(__file__).resolve().parents[2])
+    handles = [str(handle) for handle in ring.child_handles]
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own program and numbers
+            [sys.executable, "-c", _PROGRAM, root, *handles, str(ring.size)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            pass_fds=ring.child_handles,
+        )
+    except OSError:
+        ring.close()
+        raise
+    finally:
+        ring.hand_over()
