@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jaxtyping import Float
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from data.records import Episode
     from robot_rl.guide.frames import Frames
+    from robot_rl.guide.preparation import Prepared
 
 logger = logging.getLogger(__name__)
 
@@ -92,16 +94,7 @@ def _run(config: LpbConfig, run: RunDirectory) -> None:
     collector = Collector(config, policy, run.path)
     episodes = base_rollouts(config, run.path / "episodes", collector, policy)
     prepared = prepare(config, run.path / "dynamics", policy, [run.path / "episodes"], config.data)
-    bank, own = calibrate(prepared.frames, config.bank, config.seed)
-    threshold = float(np.percentile(own.numpy(), config.percentile))
-    hook = LatentBarrier(
-        prepared.model,
-        bank,
-        threshold=threshold,
-        eta=config.eta / max(threshold, LEAST_THRESHOLD),
-        guided_steps=config.guided_steps,
-        targets=control_targets(bank, config.targets, config.seed),
-    )
+    hook, own = _barrier(config, prepared)
     facts = {"task": config.task, "method": "lpb", "policy": str(config.policy)}
     saved = save_refiner(run.path / "refiner", Refiner(hooks=(hook,), base_hash=before), facts)
     shown = [episode for _ in range(config.waves(config.trial_episodes)) for episode in collector.run(saved)]
@@ -109,7 +102,7 @@ def _run(config: LpbConfig, run: RunDirectory) -> None:
         raise RuntimeError(f"The base changed during the run: {before} before, {after} after.")
     found = {
         "threshold": hook.threshold,
-        "expert_distance": percentiles(own.numpy().astype(np.float64)),
+        "expert_distance": percentiles(own),
         "rollouts": {"episodes": len(episodes), "success": success_share(episodes)},
         "dynamics": prepared.check.to_json(),
         "trial": _trial(shown, run, hook.threshold),
@@ -125,6 +118,22 @@ def _run(config: LpbConfig, run: RunDirectory) -> None:
             "wall_seconds": time.monotonic() - started,
         },
     )
+
+
+def _barrier(config: LpbConfig, prepared: Prepared) -> tuple[LatentBarrier, NDArray[np.float64]]:
+    """The hook, and the demonstrations' own distances by which its threshold was chosen."""
+    bank, distances = calibrate(prepared.frames, config.bank, config.seed)
+    own = distances.numpy().astype(np.float64)
+    threshold = float(np.percentile(own, config.percentile))
+    hook = LatentBarrier(
+        prepared.model,
+        bank,
+        threshold=threshold,
+        eta=config.eta / max(threshold, LEAST_THRESHOLD),
+        guided_steps=config.guided_steps,
+        targets=control_targets(bank, config.targets, config.seed),
+    )
+    return hook, own
 
 
 def calibrate(frames: Frames, most: int, seed: int) -> tuple[Float[Tensor, "N D"], Float[Tensor, " N"]]:
