@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
@@ -76,6 +77,7 @@ class Connection:
         self._endpoint = (parts.hostname, parts.port or (443 if parts.scheme == "wss" else 80))
         self._greet, self._headers, self._timeouts = greet, dict(headers), timeouts
         self._socket: ClientConnection | None = None
+        self._open_sockets = ExitStack()
         self._failures, self._not_before, self._because = 0, 0.0, ""
         self._lock = threading.Lock()
 
@@ -148,12 +150,12 @@ class Connection:
         raw = socket.create_connection(self._endpoint, timeout=self._timeouts.connect)
         try:
             raw.settimeout(None)
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
             # A server that reads nothing must not hold a sender for ever.
             whole, part = divmod(self._timeouts.answer, 1.0)
             limit = struct.pack("ll", int(whole), int(part * 1e6))
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-            self._socket = connect(
+            opening = connect(
                 self.address,
                 sock=raw,
                 additional_headers=self._headers,
@@ -165,6 +167,7 @@ class Connection:
                 ping_timeout=self._timeouts.dead,
                 close_timeout=0.1,
             )
+            self._socket = self._open_sockets.enter_context(opening)
         except BaseException:
             raw.close()
             raise
@@ -195,9 +198,8 @@ class Connection:
         )
 
     def _drop(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._socket = None
+        self._open_sockets.close()
 
 
 def _said(error: Exception, otherwise: str) -> str:

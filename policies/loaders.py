@@ -61,6 +61,8 @@ DEFAULTS = ("default_features", "default_action_spec")
 LOADERS: dict[str, str] = {
     "native": "policies.native_loader:LOADER",
     "remote": "policies.remote_loader:LOADER",
+    "openpi": "policies.openpi_loader:LOADER",
+    "robomimic": "policies.robomimic_loader:LOADER",
     "lerobot": "policies.lerobot.loader:LOADER",
 }
 """Name -> ``module:LOADER``, in the order in which they are asked."""

@@ -29,6 +29,8 @@ MOST_TEXT = 1_000_000
 """Bytes of one text."""
 MOST_AXES = 8
 _ARRAY = {"dtype", "shape", "data"}
+_LITTLE = {name: np.dtype(name).newbyteorder("<") for name in DTYPES}
+_NAMES = {dtype: name for name, little in _LITTLE.items() for dtype in (little, little.newbyteorder(">"))}
 _of_thread = threading.local()
 
 
@@ -52,15 +54,12 @@ def pack(message: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: object) -> dict[str, Any]:
-    if not isinstance(value, np.ndarray) or value.dtype.name not in DTYPES:
+    name = _NAMES.get(value.dtype) if isinstance(value, np.ndarray) else None
+    if name is None or not isinstance(value, np.ndarray):
         what = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
         raise TypeError(f"{what} cannot be sent; arrays may hold {', '.join(DTYPES)}")
-    array = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
-    return {
-        "dtype": value.dtype.name,
-        "shape": list(value.shape),
-        "data": array.reshape(-1).view(np.uint8).data,
-    }
+    array = np.ascontiguousarray(value, _LITTLE[name])
+    return {"dtype": name, "shape": list(value.shape), "data": array.data if array.size else b""}
 
 
 def unpack(data: bytes | str, most_bytes: int | None = None) -> dict[str, Any]:
@@ -129,12 +128,12 @@ def read_array(entry: object, where: str) -> NDArray[Any]:
     if not isinstance(entry, dict) or entry.keys() != _ARRAY:
         raise WireError(f"{where} is {_kind(entry)}; an array is a map with dtype, shape and data")
     name, shape, data = entry["dtype"], entry["shape"], entry["data"]
-    if not isinstance(name, str) or name not in DTYPES:
+    if not isinstance(name, str) or name not in _LITTLE:
         raise WireError(f"{where} has dtype {_short(name)}; allowed: {', '.join(DTYPES)}")
     sizes = shape if isinstance(shape, list) else [-1]
     if len(sizes) > MOST_AXES or any(type(size) is not int or size < 0 for size in sizes):
         raise WireError(f"{where} has shape {_short(shape)}; at most {MOST_AXES} sizes from 0 are expected")
-    dtype = np.dtype(name).newbyteorder("<")
+    dtype = _LITTLE[name]
     wanted = math.prod(sizes) * dtype.itemsize
     if not isinstance(data, bytes) or len(data) != wanted:
         there = f"{len(data)} bytes" if isinstance(data, bytes) else _kind(data)

@@ -21,6 +21,9 @@ LIGHT = [
     "hardware.guard",
     "hardware.robot",
     "hardware.intervention",
+    "policies.connection",
+    "policies.errors",
+    "policies.wire",
     "robot_rl",
     "robot_rl.control",
 ]

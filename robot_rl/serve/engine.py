@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from policies.policy import require_chunk_policy
 from policies.spec_json import to_json
 from robot_rl.planning import keys_read, plan_request
 from robot_rl.provenance import versions
-from robot_rl.serve.requests import read_request
+from robot_rl.serve.requests import RequestReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+QUICK_S = 0.002
+"""What takes less is done in the event loop: handing it to a thread and back would cost as much."""
 MOST_EPISODES = 1_024
 """Episodes of one client that hooks may remember; the ones that were not asked for longest are forgotten."""
 
@@ -44,7 +46,7 @@ class Client:
         gone: whether it has left, so that nothing is computed for it any more.
         chunks: requests answered.
         refused: requests that were none, or failed.
-        episodes: ids it named, the latest last.
+        episodes: ids it named, with its prefix, the latest last.
         generator: draws noise where the client sends none.
     """
 
@@ -55,9 +57,10 @@ class Client:
     episodes: OrderedDict[str, None] = field(default_factory=OrderedDict)
     generator: np.random.Generator = field(default_factory=np.random.default_rng)
 
-    def scoped(self, episode: str) -> str:
-        """An episode's id among all clients."""
-        return f"client{self.number}/{episode}"
+    @property
+    def prefix(self) -> str:
+        """Of its episodes' ids, which tells them from those of other clients."""
+        return f"client{self.number}/"
 
 
 class Engine:
@@ -86,6 +89,8 @@ class Engine:
             raise ValueError(f"the refiner chooses noise, but policy {self._spec.name!r} takes none")
         keys = keys_read(self._spec, refiner)
         self._keys = [*keys, *(["task"] if self._spec.reads_task else [])]
+        self._reader = RequestReader(self._spec, self._keys, most_rows)
+        self._seconds: deque[float] = deque(maxlen=8)
         within = (self.policy.refiner_version, refiner.version)
         self._versions = {"base": self._base, "refiner": "+".join(version for version in within if version)}
 
@@ -95,6 +100,11 @@ class Engine:
         refiner = self._versions["refiner"]
         added = f", refiner {refiner[:12]}" if refiner else ""
         return f"serving {self._spec.name} (base {self._base[:12]}{added})"
+
+    @property
+    def quick(self) -> bool:
+        """Whether each of the last eight messages was answered within `QUICK_S`."""
+        return len(self._seconds) == 8 and max(self._seconds) < QUICK_S
 
     def hello(self) -> bytes:
         """Return the first message to each client: what is served, and under which limits."""
@@ -122,11 +132,16 @@ class Engine:
         if client.gone:
             return None
         began = time.perf_counter()
+        reply = self._answer(client, data, arrived, began)
+        self._seconds.append(time.perf_counter() - began)
+        return reply
+
+    def _answer(self, client: Client, data: bytes | str, arrived: float, began: float) -> bytes:
         number: object = None
         try:
             message = wire.unpack(data, self._most_bytes)
             number = _number(message)
-            asked = read_request(message, self._spec, self._keys, self._most_rows)
+            asked = self._reader.read(message, client.prefix)
             planned = self._plan(client, asked)
         except wire.WireError as error:
             return self._refuse(client, number, "request", str(error))
@@ -141,18 +156,17 @@ class Engine:
 
     def forget(self, client: Client) -> None:
         """Have hooks forget a client that has left."""
-        self._begin(client, tuple(client.episodes))
+        self._begin(tuple(client.episodes))
 
     def _plan(self, client: Client, asked: Asked) -> Planned:
         request = asked.request
         unknown = [name for name in dict.fromkeys(request.episode_ids) if name not in client.episodes]
-        self._begin(client, (*asked.begins, *(name for name in unknown if name not in asked.begins)))
+        self._begin((*asked.begins, *(name for name in unknown if name not in asked.begins)))
         for name in request.episode_ids:
             client.episodes[name] = None
             client.episodes.move_to_end(name)
         while len(client.episodes) > MOST_EPISODES:
-            self._begin(client, (client.episodes.popitem(last=False)[0],))
-        scoped = replace(request, episode_ids=tuple(map(client.scoped, request.episode_ids)))
+            self._begin((client.episodes.popitem(last=False)[0],))
         noise = asked.noise
         if noise is None and self._spec.supports.noise:
             noise = draw_noise(self._spec, [client.generator] * request.rows_count)
@@ -160,7 +174,7 @@ class Engine:
         return plan_request(
             self.policy,
             self.refiner,
-            scoped,
+            request,
             noise,
             generators,
             condition=asked.condition,
@@ -168,13 +182,12 @@ class Engine:
             gain=asked.gain,
         )
 
-    def _begin(self, client: Client, episodes: Sequence[str]) -> None:
+    def _begin(self, episodes: Sequence[str]) -> None:
         if not episodes:
             return
-        names = [client.scoped(name) for name in episodes]
-        self.policy.begin_episode(names)
+        self.policy.begin_episode(episodes)
         for hook in self.refiner.hooks:
-            hook.begin_episode(names)
+            hook.begin_episode(episodes)
 
     def _refuse(self, client: Client, number: object, what: str, because: str) -> bytes:
         client.refused += 1

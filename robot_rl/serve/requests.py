@@ -49,45 +49,90 @@ class Asked:
     gain: float
 
 
-def read_request(message: Mapping[str, Any], spec: PolicySpec, keys: Sequence[str], most_rows: int) -> Asked:
-    """Check a message and return what it asks for.
+class RequestReader:
+    """Checks messages and reads what they ask for.
 
     Args:
-        message: as `policies.wire.unpack` gave it.
         spec: of the policy.
         keys: of the observation that policy and hooks read; "task" among them.
         most_rows: in one request.
-
-    Raises:
-        WireError: something is missing, unknown, of another type or shape, or not finite.
     """
-    _refuse_unknown(message, _KNOWN, "the request")
-    observation = message.get("observation")
-    if not isinstance(observation, dict):
-        kind = type(observation).__name__
-        raise WireError(f"observation is {kind}; a map of {', '.join(keys)} is expected")
-    _refuse_unknown(observation, keys, "the observation")
-    if missing := [key for key in keys if key not in observation]:
-        raise WireError(f"the observation lacks {', '.join(missing)}; a missing sensor is never made up")
-    rows = _rows(observation, keys, most_rows)
-    read = {key: _observation(observation[key], key, rows, spec) for key in keys}
-    shape = (rows, spec.horizon, spec.action_size)
-    episodes = read_texts(message.get("episodes") or [], "episodes", longest=LONGEST_NAME)
-    if len(episodes) not in {0, rows}:
-        raise WireError(f"there are {len(episodes)} episode ids for {rows} rows; give one per row or none")
-    previous = _tensor(message, "previous_chunk", shape, "float32")
-    consumed = _tensor(message, "consumed", (rows,), "int64", least=0)
-    if previous is not None and consumed is None:
-        raise WireError("previous_chunk comes without consumed, the steps of it that were executed")
-    delay = _tensor(message, "delay", (rows,), "int64", least=0)
-    return Asked(
-        ChunkRequest(read, previous, consumed, delay, tuple(episodes)),
-        _noise(message, rows, spec),
-        tuple(read_texts(message.get("begins") or [], "begins", longest=LONGEST_NAME)),
-        _condition(message.get("condition"), rows, spec),
-        _flag(message.get("deterministic", True), "deterministic"),
-        _share(message.get("gain", 1.0), "gain"),
-    )
+
+    def __init__(self, spec: PolicySpec, keys: Sequence[str], most_rows: int) -> None:
+        self._spec, self._keys, self._most_rows = spec, tuple(keys), most_rows
+        self._wanted = {
+            key: (np.dtype(feature.dtype), feature.shape) for key, feature in spec.features.items()
+        }
+
+    def read(self, message: Mapping[str, Any], prefix: str = "") -> Asked:
+        """Return what a message asks for.
+
+        Args:
+            message: as `policies.wire.unpack` gave it.
+            prefix: of all episode ids.
+
+        Raises:
+            WireError: something is missing, unknown, of another type or shape, or not finite.
+        """
+        spec = self._spec
+        _refuse_unknown(message, _KNOWN, "the request")
+        observation = self._observation(message.get("observation"))
+        rows = len(next(iter(observation.values())))
+        episodes = read_texts(message.get("episodes") or [], "episodes", longest=LONGEST_NAME)
+        if len(episodes) not in {0, rows}:
+            raise WireError(
+                f"there are {len(episodes)} episode ids for {rows} rows; give one per row or none"
+            )
+        begins = read_texts(message.get("begins") or [], "begins", longest=LONGEST_NAME)
+        previous = _tensor(message, "previous_chunk", (rows, spec.horizon, spec.action_size), "float32")
+        consumed = _tensor(message, "consumed", (rows,), "int64", least=0)
+        if previous is not None and consumed is None:
+            raise WireError("previous_chunk comes without consumed, the steps of it that were executed")
+        delay = _tensor(message, "delay", (rows,), "int64", least=0)
+        names = tuple(prefix + name for name in episodes)
+        return Asked(
+            ChunkRequest(observation, previous, consumed, delay, names),
+            _noise(message, rows, spec),
+            tuple(prefix + name for name in begins),
+            _condition(message.get("condition"), rows, spec),
+            _flag(message.get("deterministic", True), "deterministic"),
+            _share(message.get("gain", 1.0), "gain"),
+        )
+
+    def _observation(self, entries: object) -> dict[str, Tensor | list[str]]:
+        """Every key that is read, B rows each."""
+        keys = self._keys
+        if not isinstance(entries, dict):
+            kind = type(entries).__name__
+            raise WireError(f"observation is {kind}; a map of {', '.join(keys)} is expected")
+        _refuse_unknown(entries, keys, "the observation")
+        if missing := [key for key in keys if key not in entries]:
+            raise WireError(f"the observation lacks {', '.join(missing)}; a missing sensor is never made up")
+        found: dict[str, Tensor | list[str]] = {}
+        rows: int | None = None
+        for key in keys:
+            value = read_texts(entries[key], key) if key == "task" else read_array(entries[key], key)
+            if rows is None:
+                rows = len(value) if isinstance(value, list) else (value.shape or (0,))[0]
+                if not 1 <= rows <= self._most_rows:
+                    raise WireError(f"{key} has {rows} rows; this server takes 1 to {self._most_rows}")
+            found[key] = self._entry(key, value, rows)
+        return found
+
+    def _entry(self, key: str, value: NDArray[Any] | list[str], rows: int) -> Tensor | list[str]:
+        if isinstance(value, list):
+            if len(value) != rows:
+                raise WireError(f"{key} has {len(value)} texts for {rows} rows; one each is expected")
+            return value
+        steps, known = self._spec.observation_steps, self._wanted.get(key)
+        if known is None:  # only hooks read it, and they do not say its shape
+            if value.shape[:2] != (rows, steps):
+                raise WireError(f"{key} is {value.dtype} {value.shape}; ({rows}, {steps}, ...) is expected")
+            return _finite(value, key)
+        shape = (rows, steps, *known[1])
+        if value.shape != shape or value.dtype != known[0]:
+            raise WireError(f"{key} is {value.dtype} {value.shape}; {known[0]} {shape} is expected")
+        return _finite(value, key)
 
 
 def _refuse_unknown(found: Mapping[Any, Any], known: Sequence[str] | set[str], where: str) -> None:
@@ -98,46 +143,14 @@ def _refuse_unknown(found: Mapping[Any, Any], known: Sequence[str] | set[str], w
             raise WireError(f"{where} holds {text!r}; {hint}")
 
 
-def _rows(observation: Mapping[str, Any], keys: Sequence[str], most_rows: int) -> int:
-    """B, which the first entry says and all others must have."""
-    key = keys[0]
-    if key == "task":
-        rows = len(read_texts(observation[key], key))
-    else:
-        rows = (read_array(observation[key], key).shape or (0,))[0]
-    if not 1 <= rows <= most_rows:
-        raise WireError(f"{key} has {rows} rows; this server takes 1 to {most_rows}")
-    return rows
-
-
-def _observation(entry: object, key: str, rows: int, spec: PolicySpec) -> Tensor | list[str]:
-    if key == "task":
-        texts = read_texts(entry, key)
-        if len(texts) != rows:
-            raise WireError(f"task has {len(texts)} texts for {rows} rows; one each is expected")
-        return texts
-    array = read_array(entry, key)
-    feature = spec.features.get(key)
-    if feature is None:  # only hooks read it, and they do not say its shape
-        wanted = f"({rows}, {spec.observation_steps}, ...)"
-        fits = array.ndim >= 2 and array.shape[:2] == (rows, spec.observation_steps)
-    else:
-        shape = (rows, spec.observation_steps, *feature.shape)
-        wanted = f"{feature.dtype} {shape}"
-        fits = array.shape == shape and array.dtype.name == feature.dtype
-    if not fits:
-        raise WireError(f"{key} is {array.dtype.name} {array.shape}; {wanted} is expected")
-    return _finite(array, key)
-
-
 def _tensor(
     message: Mapping[str, Any], name: str, shape: tuple[int, ...], dtype: str, least: float = -np.inf
 ) -> Tensor | None:
     if message.get(name) is None:
         return None
     array = read_array(message[name], name)
-    if array.shape != shape or array.dtype.name != dtype:
-        raise WireError(f"{name} is {array.dtype.name} {array.shape}; {dtype} {shape} is expected")
+    if array.shape != shape or array.dtype != dtype:
+        raise WireError(f"{name} is {array.dtype} {array.shape}; {dtype} {shape} is expected")
     if (array < least).any():
         raise WireError(f"{name} holds {array.min()}; it counts control steps, from {least}")
     return _finite(array, name)

@@ -8,8 +8,8 @@ import json
 import logging
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from websockets.asyncio.server import Server, ServerConnection, serve
@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from policies import wire
 from robot_rl.serve.config import shows_token
 from robot_rl.serve.engine import Client
+from robot_rl.serve.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,8 @@ class PolicyServer:
     """Serves an engine until it is stopped.
 
     Each client has at most one request in work; they are answered in the order in which they came, one at
-    a time, by a thread of its own, so that pings, health and other clients never wait for a network.
+    a time, by a thread of its own, so that pings, health and other clients never wait for a network. Only a
+    policy that needs less time than the thread would cost answers without it, while nobody else waits.
 
     Args:
         engine: answers messages.
@@ -48,9 +50,9 @@ class PolicyServer:
     def __init__(self, engine: Engine, config: ServeConfig, token: bytes) -> None:
         self._engine, self._config, self._token = engine, config, token
         self._hello = engine.hello()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="policy")
+        self._worker = Worker("policy")
         self._clients: dict[int, Client] = {}
-        self._count, self._answered, self._waiting = 0, 0, 0
+        self._count, self._answered, self._waiting, self._leaving = 0, 0, 0, 0
         self._idle, self._stopping = asyncio.Event(), False
         self._began = time.monotonic()
 
@@ -74,7 +76,7 @@ class PolicyServer:
                 logger.info("stopping; %d requests were answered", self._answered)
                 await self._finish(server)
         finally:
-            self._thread.shutdown(wait=True, cancel_futures=True)
+            self._worker.close()
 
     async def _finish(self, server: Server) -> None:
         """Take nobody in any more, send what is in work, and close."""
@@ -142,16 +144,19 @@ class PolicyServer:
         finally:
             closed.cancel()
             del self._clients[client.number]
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.forget, client)
+            self._leaving += 1
+            await self._worker.run(partial(self._engine.forget, client))
+            self._leaving -= 1
             logger.info(
                 "client %d left after %d chunks, %d refused", client.number, client.chunks, client.refused
             )
 
     async def _answer(self, connection: ServerConnection, client: Client, data: bytes | str) -> None:
-        arrived, loop = time.perf_counter(), asyncio.get_running_loop()
+        job = partial(self._engine.answer, client, data, time.perf_counter())
         self._waiting += 1
         try:
-            reply = await loop.run_in_executor(self._thread, self._engine.answer, client, data, arrived)
+            alone = self._waiting == 1 and not self._leaving
+            reply = job() if alone and self._engine.quick else await self._worker.run(job)
             if reply is not None:
                 await connection.send(reply)
                 self._answered += 1

@@ -32,9 +32,9 @@ class GatedPolicy(HoldPolicy):
     The gate is a pair of named pipes in a folder: it writes to "entered" and waits for a byte in "go".
     """
 
-    def __init__(self, gate: str = "") -> None:
+    def __init__(self, gate: str = "", seconds: float = 0.0) -> None:
         super().__init__((0.0, 0.0))
-        self.gate = gate
+        self.gate, self.seconds = gate, seconds
         self._spec = PolicySpec(
             "gated", {"observation.state": Feature((2,), "float32", "m")}, SPEC, 1, 4, 3, 0, 10.0,
             Supports(noise=True),
@@ -43,6 +43,7 @@ class GatedPolicy(HoldPolicy):
     def chunk(self, request, noise=None, condition=None):
         state = request.observation["observation.state"][:, -1]
         first = float(state[0, 0])
+        select.select([], [], [], self.seconds)
         if first == 7:
             Path(self.gate, "entered").write_bytes(b"x")
             Path(self.gate, "go").read_bytes()
@@ -52,11 +53,11 @@ class GatedPolicy(HoldPolicy):
         return chunk * torch.nan if first == 9 else chunk
 
     def payload(self):
-        return {"gate": self.gate}
+        return {"gate": self.gate, "seconds": self.seconds}
 
     @classmethod
     def from_payload(cls, payload):
-        return cls(payload["gate"])
+        return cls(payload["gate"], payload["seconds"])
 
 
 class _Part:
@@ -117,6 +118,22 @@ def make_gate(folder):
     for name in ("entered", "go"):
         os.mkfifo(folder / name)
     return folder
+
+
+def entered(gate):
+    """Wait until the policy is at the gate."""
+    pipe = os.open(gate / "entered", os.O_RDONLY | os.O_NONBLOCK)
+
+    def look():
+        try:
+            return os.read(pipe, 1)
+        except BlockingIOError:
+            return b""
+
+    try:
+        until(look, "the policy came to the gate")
+    finally:
+        os.close(pipe)
 
 
 def until(holds, what):

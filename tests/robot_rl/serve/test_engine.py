@@ -140,11 +140,11 @@ def test_no_client_fills_the_memory_with_episodes():
     policy, hook = flow_policy(), Counts()
     served = Engine(policy, Refiner(hooks=(hook,)), most_rows=8, most_bytes=9_000_000)
     client = Client(1)
-    client.episodes.update(dict.fromkeys(map(str, range(MOST_EPISODES))))
-    hook.seen.update(dict.fromkeys((client.scoped(name) for name in client.episodes), 1))
+    client.episodes.update(dict.fromkeys(f"client1/{number}" for number in range(MOST_EPISODES)))
+    hook.seen.update(dict.fromkeys(client.episodes, 1))
     ask(served, flow_message(policy), client)
     assert len(client.episodes) == len(hook.seen) == MOST_EPISODES
-    assert "0" not in client.episodes
+    assert "client1/0" not in client.episodes
 
 
 def test_keys_of_hooks_are_asked_for():
@@ -237,6 +237,19 @@ def test_a_policy_that_fails_is_told_and_nothing_is_computed_for_a_client_that_l
     assert refused(served, failing) == ("policy", "PolicyError: out of memory, say")
     gone = Client(2, gone=True)
     assert served.answer(gone, wire.pack(message()), 0.0) is None
+
+
+def test_only_a_policy_that_was_quick_eight_times_counts_as_quick():
+    served, sent = engine(), wire.pack(message())
+    found = []
+    for _ in range(9):
+        found.append(served.quick)
+        served.answer(Client(1), sent, 0.0)
+    assert found[:8] == [False] * 8
+    served._seconds.extend([1e-4] * 8)
+    assert served.quick
+    served._seconds.append(1.0)
+    assert not served.quick
 
 
 def test_what_cannot_act_here_is_refused_at_the_start():
