@@ -31,14 +31,12 @@ class RobomimicSettings:
     Attributes:
         keys: our key -> robomimic's, where they are not those of `data.formats.robomimic_names`.
         rate_hz: control rate; wins over the checkpoint's environment.
-        action_spec: what the actions mean; wins over the checkpoint's environment.
         default_features: units and names of observations, taken where shape and type agree.
         default_action_spec: taken where the checkpoint's environment says nothing of its actions.
     """
 
     keys: Mapping[str, str] = field(default_factory=dict)
     rate_hz: float | None = None
-    action_spec: ActionSpec | None = None
     default_features: Mapping[str, Feature] = field(default_factory=dict)
     default_action_spec: ActionSpec | None = None
 
@@ -103,7 +101,7 @@ def describe(
         algo: robomimic's algorithm.
 
     Raises:
-        CheckpointError: nothing says the control rate, or the actions are described in another size.
+        CheckpointError: nothing says the control rate.
     """
     features = {ours: _feature(checkpoint, settings, ours, theirs) for ours, theirs in named.items()}
     action_spec = _action_spec(checkpoint, settings)
@@ -134,19 +132,15 @@ def _feature(checkpoint: RobomimicCheckpoint, settings: RobomimicSettings, ours:
 def _action_spec(checkpoint: RobomimicCheckpoint, settings: RobomimicSettings) -> ActionSpec:
     size, default = checkpoint.action_size, settings.default_action_spec
     known = names.action_spec(checkpoint.env_metadata, size)
-    spec = settings.action_spec or (ActionSpec.from_json(known) if known else None)
+    spec = ActionSpec.from_json(known) if known else None
     if spec is None and default is not None and default.size == size:
         logger.warning("%s does not say what its actions are: the task's are taken", checkpoint.path)
         spec = default
-    rates = (settings.rate_hz, spec and spec.rate_hz, names.control_rate(checkpoint.env_metadata))
+    rates = (settings.rate_hz, names.control_rate(checkpoint.env_metadata), spec and spec.rate_hz)
     rate = next((float(rate) for rate in rates if rate), None)
     if rate is None:
         raise CheckpointError(f"{checkpoint.path} does not say its control rate: give rate_hz=HZ")
     if spec is None:
         logger.warning("%s does not say what its %d actions are: no unit", checkpoint.path, size)
         spec = unknown_action_spec(size, {}, rate)
-    if spec.size != size:
-        raise CheckpointError(
-            f"{checkpoint.path} has {size} action dimensions, but {spec.size} are described"
-        )
     return replace(spec, rate_hz=rate)

@@ -141,18 +141,18 @@ class Engine:
         try:
             message = wire.unpack(data, self._most_bytes)
             number = _number(message)
-            asked = self._reader.read(message, client.prefix)
-            planned = self._plan(client, asked)
+            planned = self._plan(client, self._reader.read(message, client.prefix))
+            timing = {"queue_s": began - arrived, "plan_s": time.perf_counter() - began}
+            reply = wire.pack(
+                {"kind": "chunk", "id": number, **_arrays(planned), **self._versions, "timing": timing}
+            )
         except wire.WireError as error:
             return self._refuse(client, number, "request", str(error))
         except Exception as error:  # whatever a policy raises, the other clients go on
             logger.exception("client %d: the policy failed", client.number)
             return self._refuse(client, number, "policy", f"{type(error).__name__}: {error}")
         client.chunks += 1
-        timing = {"queue_s": began - arrived, "plan_s": time.perf_counter() - began}
-        return wire.pack(
-            {"kind": "chunk", "id": number, **_arrays(planned), **self._versions, "timing": timing}
-        )
+        return reply
 
     def forget(self, client: Client) -> None:
         """Have hooks forget a client that has left."""
@@ -170,7 +170,7 @@ class Engine:
         noise = asked.noise
         if noise is None and self._spec.supports.noise:
             noise = draw_noise(self._spec, [client.generator] * request.rows_count)
-        generators = [] if noise is None else _generators(noise)
+        generators = _generators(noise) if self.refiner.select is not None and noise is not None else []
         return plan_request(
             self.policy,
             self.refiner,

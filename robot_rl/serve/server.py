@@ -50,7 +50,6 @@ class PolicyServer:
     def __init__(self, engine: Engine, config: ServeConfig, token: bytes) -> None:
         self._engine, self._config, self._token = engine, config, token
         self._hello = engine.hello()
-        self._worker = Worker("policy")
         self._clients: dict[int, Client] = {}
         self._count, self._answered, self._waiting, self._leaving = 0, 0, 0, 0
         self._idle, self._stopping = asyncio.Event(), False
@@ -66,6 +65,7 @@ class PolicyServer:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
+        self._worker = Worker("policy")
         try:
             async with await self._listen() as server:
                 host, port = next(iter(server.sockets)).getsockname()[:2]
@@ -81,7 +81,6 @@ class PolicyServer:
     async def _finish(self, server: Server) -> None:
         """Take nobody in any more, send what is in work, and close."""
         self._stopping = True
-        server.close(close_connections=False)
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):
                 while self._waiting:
@@ -112,6 +111,8 @@ class PolicyServer:
         if not shows_token(request.headers.get("Authorization"), self._token):
             logger.warning("turned away %s: wrong or no token", who)
             return connection.respond(http.HTTPStatus.UNAUTHORIZED, "wrong or no token\n")
+        if self._stopping:
+            return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "the server is stopping\n")
         if len(self._clients) >= self._config.clients:
             logger.warning("turned away %s: there are %d clients already", who, len(self._clients))
             return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "the server has no place left\n")
