@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 
+from data.events import Event, EventKind
 from data.records import Chunk, EpisodeBuilder, Outcome, Source, Step
 from robot_rl.arbiter import Arbiter, Proposal
 from robot_rl.env_step import take_step
@@ -66,6 +67,7 @@ class Row:
     holder: Source | None = None
     _source: Source | None = field(default=None, init=False)
     _segment: int = field(default=-1, init=False)
+    _held: str = field(default="", init=False)
 
     def returned(self, stamp: float) -> bool:
         """Ask who holds control in the step that begins at `stamp` (s); whether the policy gets it back."""
@@ -89,6 +91,7 @@ class Row:
         executed = self.arbiter.resolve(proposal, stamp)
         if executed.source is not self._source:
             self._source, self._segment = executed.source, self._segment + 1
+        self._note(executed.because if executed.source is Source.PAUSED else "", stamp, wall)
         taken = take_step(self.env, executed.action, self.seed, count)
         step = Step(
             action=executed.action,
@@ -110,6 +113,12 @@ class Row:
         extra = {key: np.asarray(value)[number] for key, value in proposed.info.items()}
         self._record(step, taken, extra)
         return executed.action
+
+    def _note(self, held: str, stamp: float, wall: float) -> None:
+        """Write down why the robot holds still, once for each reason on end."""
+        if held and held != self._held:
+            self.builder.event(Event(time=stamp, wall_time=wall, kind=EventKind.NOTE, because=held))
+        self._held = held
 
     def keep(self, chunk: Chunk, step: int) -> None:
         """Record a chunk that is known at control step `step`.

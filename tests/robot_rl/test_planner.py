@@ -117,6 +117,9 @@ def test_a_policy_that_is_away_makes_the_robot_hold_and_go_on_with_a_fresh_obser
     held = [step for step, source in enumerate(episode.source) if source == "paused"]
     assert held[0] == 4
     assert {listens.said[step] for step in held} == {"the policy's server is away: gone"}
+    assert [(note.kind, note.because) for note in episode.events] == [
+        ("note", "the policy's server is away: gone")
+    ]
     np.testing.assert_array_equal(episode.action[held], 0.0)
     back = held[-1] + 1
     assert episode.source[back] == "policy"
