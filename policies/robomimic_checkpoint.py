@@ -123,9 +123,7 @@ def _unsafe(path: Path) -> list[str]:
 
 
 def _config(algo_name: str, entries: dict[str, Any]) -> Any:  # noqa: ANN401 - of robomimic
-    file_utils = require("robomimic.utils.file_utils", "robomimic", "A robomimic checkpoint")
     factory = require("robomimic.config", "robomimic", "A robomimic checkpoint")
-    file_utils.update_config(cfg=entries)
     with redirect_stdout(io.StringIO()):
         config = factory.config_factory(algo_name, dic=entries)
     config.lock()

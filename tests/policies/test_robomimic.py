@@ -20,6 +20,7 @@ from policies.request import ChunkRequest
 
 pytest.importorskip("robomimic")
 pytestmark = [
+    pytest.mark.timeout(600),  # robomimic imports much, which takes long on a busy machine
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # robomimic's imports
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
@@ -48,9 +49,8 @@ def config(name, **changes):
 
 def saved(path, made, *, env=ENV, train=0, **more):
     """Write a checkpoint with robomimic's code; returns its algorithm."""
-    import robomimic.utils.obs_utils as obs_utils
     from robomimic.algo import algo_factory
-    from robomimic.utils.train_utils import save_model
+    from robomimic.utils import obs_utils, tensor_utils
 
     with contextlib.redirect_stdout(io.StringIO()):
         obs_utils.initialize_obs_utils_with_config(made)
@@ -65,7 +65,10 @@ def saved(path, made, *, env=ENV, train=0, **more):
             algo.train_on_batch(algo.process_batch_for_training(batch), 0)
         algo.set_eval()
         shapes = {"ac_dim": SIZE, "all_shapes": SHAPES, "all_obs_keys": list(SHAPES), "use_images": False}
-        save_model(algo, made, env, shapes, str(path), **more)
+    # As robomimic.utils.train_utils.save_model does it; that module imports everything that trains.
+    written = {"model": algo.serialize(), "config": made.dump(), "algo_name": made.algo_name}
+    written |= {"env_metadata": env, "shape_metadata": shapes, "variable_state": {"epoch": 3}}
+    torch.save(written | {name: tensor_utils.to_list(stats) for name, stats in more.items()}, path)
     return algo
 
 
