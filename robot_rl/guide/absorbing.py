@@ -156,7 +156,8 @@ class _Rounds:
         config = self._config
         rounds = tuple(path for path in self._stores if path.parent != self._run.path)
         recipe = base_recipe(config.policy, self._base, config.data)
-        recipe = replace(recipe, out=out, also=rounds, seed=config.seed, device=config.device, resume=True)
+        also = (*recipe.also, *rounds)
+        recipe = replace(recipe, out=out, also=also, seed=config.seed, device=config.device, resume=True)
         if kind == "fs":
             return recipe
         return replace(
