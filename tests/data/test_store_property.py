@@ -30,16 +30,16 @@ EVENTS = st.builds(
 
 
 @st.composite
-def forms(draw):
+def forms(draw, min_side=0):
     """Samples of one key: several of one type and shape."""
     dtype = draw(DTYPES)
-    shape = draw(array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4) | st.just(()))
+    shape = draw(array_shapes(min_dims=0, max_dims=3, min_side=min_side, max_side=4) | st.just(()))
     return draw(st.lists(arrays(dtype, shape), min_size=1, max_size=4))
 
 
 @given(
     observations=st.dictionaries(
-        st.sampled_from(["a", "observation.b", "c-d"]), forms(), min_size=1, max_size=2
+        st.sampled_from(["a", "observation.b", "c-d"]), forms(min_side=1), min_size=1, max_size=2
     ),
     streams=st.dictionaries(st.sampled_from(["a", "s", "observation.images.t"]), forms(), max_size=2),
     times=st.lists(NUMBERS, min_size=4, max_size=4),
