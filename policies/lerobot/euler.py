@@ -119,4 +119,5 @@ class EulerPolicy(LeRobotChunkPolicy):
 
 def outside_inference(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors that may enter a graph later, clones of those made under inference_mode."""
-    return {name: value.clone() if value.is_inference() else value for name, value in tensors.items()}
+    with torch.inference_mode(mode=False):  # a clone made inside would be no better
+        return {name: value.clone() if value.is_inference() else value for name, value in tensors.items()}

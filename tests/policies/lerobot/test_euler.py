@@ -186,6 +186,7 @@ def test_inference_mode_gives_the_same_chunk_and_spoils_no_context(policy: LeRob
         with pytest.raises(PolicyError, match="inference_mode"):
             sample_chunk(policy, ChunkRequest(given), start, [DenoiseHook()])
     assert torch.equal(chunk, policy.chunk(ChunkRequest(given), start))
+    assert not any(value.is_inference() for value in context.tensors.values())
     x = start.clone().requires_grad_()
     policy.velocity(x, torch.full((2,), 0.5), context).sum().backward()
     assert x.grad is not None
