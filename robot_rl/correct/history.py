@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def require_keys(
-    observation: Mapping[str, NDArray[Any]], keys: Iterable[str], *, who: str = "The corrector"
+    observation: Mapping[str, object], keys: Iterable[str], *, who: str = "The corrector"
 ) -> None:
     """Refuse an observation that lacks a key which a part of the refiner reads.
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from robot_rl.correct.inputs import InputConfig
     from robot_rl.critics.ensemble import CriticEnsemble
     from robot_rl.noise.learner_config import NoiseLearnerConfig
-    from robot_rl.noise.steering import NoiseNetwork
+    from robot_rl.noise.network import NoiseNetwork
 
 SEEN = "base/"
 """Prefix of the keys under which the replay holds what the base reads."""

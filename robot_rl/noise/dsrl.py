@@ -17,9 +17,10 @@ from robot_rl.correct.inputs import InputConfig
 from robot_rl.noise.aliased_learner import AliasedLearner
 from robot_rl.noise.learner import SacLearner
 from robot_rl.noise.learner_config import NoiseLearnerConfig
+from robot_rl.noise.network import NoiseNetwork, SteeringConfig
 from robot_rl.noise.preflight import RandomChoice, judge_preflight
 from robot_rl.noise.space import NoiseSpaceConfig
-from robot_rl.noise.steering import NoiseNetwork, SteeredNoise, SteeringConfig
+from robot_rl.noise.steering import SteeredNoise
 from robot_rl.online import refine_online
 from robot_rl.online_config import OnlineConfig
 from robot_rl.refiner import Refiner
@@ -53,8 +54,9 @@ class DsrlConfig(OnlineConfig):
     """What of the noise is chosen, and how far."""
     keys: tuple[str, ...] = ()
     """Observation keys that are read; all that the task gives but pictures when empty."""
-    sharpness: float = 2.0
-    """Power of the noise's spread when nothing explores; 1 evaluates with the chance it was trained with."""
+    sharpness: float = 1.0
+    """Power of the noise's spread when nothing explores; 1 acts with the chance it was trained with. More
+    hides whether reward taught anything: less chance alone can help a weak base."""
     preflight: Literal["refuse", "warn", "off"] = "refuse"
     """What happens when the base does far worse on random choices than on its own noise."""
     learner: NoiseLearnerConfig = field(default_factory=NoiseLearnerConfig)

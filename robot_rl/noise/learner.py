@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from data.replay import Batch
     from robot_rl.correct.inputs import InputConfig
     from robot_rl.noise.learner_config import NoiseLearnerConfig
-    from robot_rl.noise.steering import NoiseNetwork
+    from robot_rl.noise.network import NoiseNetwork
 
 INPUT = "x"
 """Key of the actor's input vector in the replay."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from policies.request import ChunkRequest
-    from robot_rl.noise.steering import NoiseNetwork
+    from robot_rl.noise.network import NoiseNetwork
 
 logger = logging.getLogger(__name__)
 

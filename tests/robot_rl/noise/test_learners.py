@@ -12,8 +12,9 @@ from robot_rl.correct.inputs import InputConfig
 from robot_rl.noise.aliased_learner import SEEN, AliasedLearner
 from robot_rl.noise.learner import INPUT, SacLearner
 from robot_rl.noise.learner_config import NoiseLearnerConfig
+from robot_rl.noise.network import NoiseNetwork, SteeringConfig
 from robot_rl.noise.space import NoiseSpaceConfig
-from robot_rl.noise.steering import NoiseNetwork, SteeredNoise, SteeringConfig
+from robot_rl.noise.steering import SteeredNoise
 from robot_rl.refiner import Refiner
 from tests.robot_rl.noise.pusher import STATE, Pusher
 from tests.robot_rl.scripted import CountingEnv

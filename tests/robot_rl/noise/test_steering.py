@@ -9,9 +9,10 @@ import torch
 
 import robot_rl
 from robot_rl.control import run_wave
+from robot_rl.noise.network import NoiseNetwork, SteeringConfig
 from robot_rl.noise.preflight import RandomChoice
 from robot_rl.noise.space import NoiseSpaceConfig, hat_basis, orthonormal
-from robot_rl.noise.steering import NoiseNetwork, SteeredNoise, SteeringConfig
+from robot_rl.noise.steering import SteeredNoise
 from robot_rl.refiner import Refiner
 from tests.robot_rl.noise.pusher import STATE, Pusher, request
 from tests.robot_rl.scripted import CountingEnv
