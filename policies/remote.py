@@ -90,7 +90,11 @@ class RemotePolicy(AnsweringPolicy):
         self._hello: dict[str, Any] = {}
         self._connection = Connection(address, self._greet, headers=headers, timeouts=settings.timeouts)
         self._connection.open()
-        self._spec = self._described(settings.default_features)
+        try:
+            self._spec = self._described(settings.default_features)
+        except PolicyError:
+            self._connection.close()
+            raise
         self._count = 0
         self._begins: list[str] = []
         self._seconds: deque[tuple[float, float]] = deque(maxlen=100)

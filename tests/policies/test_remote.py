@@ -116,12 +116,18 @@ def test_an_answer_that_is_none_is_an_error_and_the_next_call_connects_again(cha
     ],
 )
 def test_a_server_of_another_kind_is_refused(greeting, why):
+    left = threading.Event()
+
     def talk(connection):
         connection.send(greeting)
-        connection.recv()
+        for _ in connection:
+            pass
+        left.set()
 
-    with server(talk) as address, pytest.raises(PolicyError, match=why):
-        RemotePolicy(address)
+    with server(talk) as address:
+        with pytest.raises(PolicyError, match=why):
+            RemotePolicy(address)
+        assert left.wait(60)  # the connection is closed, not left to the garbage collector
 
 
 def test_a_lost_connection_is_opened_again_by_the_next_call():
