@@ -31,8 +31,8 @@ def test_threads_are_limited_before_anything_is_imported():
     ("words", "hint"),
     [
         (["evalaute"], "unknown command 'evalaute': did you mean evaluate?"),
-        (["evaluate", "--polcy", "x"], "unknown option '--polcy': did you mean --policy?"),
-        (["refine", "residal"], "unknown method 'residal': did you mean residual?"),
+        (["evaluate", "--polcy", "x"], "unknown option '--polcy': did you mean --policy"),
+        (["refine", "residal"], "unknown method 'residal': did you mean residual"),
         (["study", "tabel", "x.toml"], "unknown sub-command 'tabel': did you mean table?"),
         (["train", "--network.hiden", "3"], "did you mean --network.hidden"),
     ],
