@@ -67,7 +67,7 @@ def sample(
             if hooks:
                 start = _first_state(policy, context, evaluation, grad=grad)
                 start = replace(start, index=index, steps=len(levels) - 1, sigma=levels[index])
-                x, velocity = _run_hooks(hooks, start)
+                x, velocity = run_hooks(hooks, start)
         if grad:
             evaluation, x, velocity = _detach(evaluation, x, velocity)
         fresh = _step_noise(step_noise, index)
@@ -130,13 +130,22 @@ def _first_state(
         velocity=evaluation.velocity,
         clean=evaluation.x,
         leaf=evaluation.x if grad else None,
-        velocity_fn=_velocity_fn(policy, context),
+        velocity_fn=velocity_function(policy, context),
         policy=policy,
         context=context,
     )
 
 
-def _run_hooks(hooks: Sequence[DenoiseHook], start: DenoiseState) -> tuple[Tensor, Tensor]:
+def run_hooks(hooks: Sequence[DenoiseHook], start: DenoiseState) -> tuple[Tensor, Tensor]:
+    """Return x and velocity after the hooks of one step, each of which sees what the one before left.
+
+    Args:
+        hooks: in the order in which they act.
+        start: what the first one sees; its `clean` is worked out here.
+
+    Raises:
+        ValueError: if a hook returns another shape.
+    """
     x, velocity = start.x, start.velocity
     for hook in hooks:
         x, velocity = hook.step(replace(start, x=x, velocity=velocity, clean=x - start.sigma * velocity))
@@ -158,7 +167,14 @@ def _detach(evaluation: Evaluation, x: Tensor, velocity: Tensor) -> tuple[Evalua
     )
 
 
-def _velocity_fn(policy: ChunkPolicy, own: Context) -> VelocityFn:
+def velocity_function(policy: ChunkPolicy, own: Context) -> VelocityFn:
+    """Return the `DenoiseState.velocity_fn` of a policy.
+
+    Args:
+        policy: whose network is run.
+        own: the context that is meant where none is given.
+    """
+
     def velocity_fn(x: Tensor, sigma: float | Tensor, context: Context | None = None) -> Tensor:
         level = sigma if isinstance(sigma, Tensor) else torch.full((), sigma, dtype=x.dtype, device=x.device)
         if level.ndim == 0:

@@ -185,6 +185,11 @@ class LeRobotPolicy(nn.Module, Policy):
         return {key: self._placed(value) for key, value in self.processors.observe(batch).items()}
 
     @property
+    def keys(self) -> dict[str, str]:
+        """Key of the checkpoint -> robot key, of every observation."""
+        return dict(self._keys)
+
+    @property
     def network_image_size(self) -> tuple[int, int] | None:
         """(height, width) to which the network scales images: such are taken too. None: unknown."""
         return None

@@ -82,7 +82,7 @@ class EulerPolicy(LeRobotChunkPolicy):
     ) -> Tensor:
         """Take one Euler step of constant width, the padded entries as the network alone would."""
         del index, noise
-        x, velocity = self._padded(x, evaluation.x), self._padded(velocity, evaluation.velocity)
+        x, velocity = self.keep_padding(x, evaluation.x), self.keep_padding(velocity, evaluation.velocity)
         return x + (-1.0 / (len(sigmas) - 1)) * velocity
 
     def check_condition(self, condition: Condition) -> None:
@@ -103,11 +103,15 @@ class EulerPolicy(LeRobotChunkPolicy):
             )
         return context
 
-    def _padded(self, changed: Tensor, own: Tensor) -> Tensor:
-        """What the hooks made of x or the velocity, its padded entries put back.
+    def keep_padding(self, changed: Tensor, own: Tensor) -> Tensor:
+        """Return what the hooks made of x or the velocity, its padded entries put back.
 
         The network reads the padded entries too, so a hook that moved them could turn the real actions in a
         way that no training ever showed the network.
+
+        Args:
+            changed: (B, H, Z) after the hooks.
+            own: (B, H, Z) before them; where `changed` is this very object it is returned as it is.
         """
         width, positions = self._spec.action_size, self.valid_positions
         if changed is own or (positions, width) == self._spec.noise_shape:
