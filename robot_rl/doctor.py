@@ -37,6 +37,8 @@ class Status(StrEnum):
     """missing, and only some commands need it"""
     MISSING = "missing"
     """missing, and the main job needs it"""
+    DIFFERS = "differs"
+    """of a policy: it does not fit the robot or the recordings"""
 
 
 @dataclass(frozen=True)
