@@ -1,7 +1,7 @@
 # Every target first makes sure that .venv fits requirements.lock (scripts/setup.sh); the second time that takes no network.
 SHELL := /bin/bash
 BIN := .venv/bin
-PYTHON_FILES := data hardware policies sim robot_rl tests benchmarks examples scripts
+PYTHON_FILES := data hardware policies sim robot_rl plugins tests benchmarks examples scripts
 PRESENT = $(wildcard $(PYTHON_FILES))
 
 # A sourced ROS or conda would put its own packages, and pytest plugins, before ours.

@@ -56,7 +56,10 @@ class Stepper:
         seed: Of row 0's first episode. Row i's n-th episode has the seed ``seed + n * rows + i``.
         stream: Keeps different uses of one seed apart, as `LoopConfig.stream` does.
         deterministic: Whether correctors act without exploration.
-        gain: Share of the correction applied, 0 .. 1.
+        gain: Share of what the refiner does that is applied, 0 .. 1.
+
+    Attributes:
+        rows: B.
 
     Raises:
         ValueError: The refiner was made for another base, or a number is out of range.
@@ -81,7 +84,7 @@ class Stepper:
         self.refiner.check_base(policy.hash())
         student = self.refiner.student
         self.policy = policy if student is None else student.in_place_of(policy)
-        self._count, self._seed, self._stream = rows, seed, stream
+        self.rows, self._seed, self._stream = rows, seed, stream
         self._deterministic, self._gain = deterministic, gain
         self._limits = LimitArbiter(self.policy.spec.action_spec)
         self._episodes = 0
@@ -100,12 +103,12 @@ class Stepper:
         Raises:
             ValueError: There are not as many as rows.
         """
-        texts = [""] * self._count if tasks is None else list(tasks)
-        first = self._seed + self._episodes * self._count
-        numbers = list(range(first, first + self._count)) if seeds is None else [int(seed) for seed in seeds]
+        texts = [""] * self.rows if tasks is None else list(tasks)
+        first = self._seed + self._episodes * self.rows
+        numbers = list(range(first, first + self.rows)) if seeds is None else [int(seed) for seed in seeds]
         for name, given in (("tasks", texts), ("seeds", numbers)):
-            if len(given) != self._count:
-                raise ValueError(f"{len(given)} {name} for {self._count} rows; give one each.")
+            if len(given) != self.rows:
+                raise ValueError(f"{len(given)} {name} for {self.rows} rows; give one each.")
         self._episodes += 1
         self._rows = [
             _Row(f"{number}-{self._stream}", text, *row_generators(number, self._stream))
@@ -150,7 +153,7 @@ class Stepper:
         if self._waiting is not None:
             proposer.executed(self._waiting if executed is None else self._executed(executed))
         proposer.observe(observation)
-        again = np.zeros(self._count, np.bool_) if returned is None else np.asarray(returned, np.bool_)
+        again = np.zeros(self.rows, np.bool_) if returned is None else np.asarray(returned, np.bool_)
         self._waiting = self._limited(proposer.propose(again))
         self._step += 1
         return self._waiting.copy()
@@ -199,6 +202,7 @@ class Stepper:
             delay=delay,
             episode_ids=[row.name for row in self._rows],
             deterministic=self._deterministic,
+            gain=self._gain,
         ).chunk
 
     def _begun(self) -> PolicyProposer:
@@ -207,12 +211,12 @@ class Stepper:
         return self._proposer
 
     def _check_rows(self, observation: Mapping[str, NDArray[Any]]) -> None:
-        if wrong := {k: len(v) for k, v in observation.items() if len(v) != self._count}:
-            raise ValueError(f"The observation has {wrong} rows; there are {self._count}.")
+        if wrong := {k: len(v) for k, v in observation.items() if len(v) != self.rows}:
+            raise ValueError(f"The observation has {wrong} rows; there are {self.rows}.")
 
     def _executed(self, action: ArrayLike) -> NDArray[np.float64]:
         array = np.array(action, np.float64)
-        wanted = (self._count, self.policy.spec.action_size)
+        wanted = (self.rows, self.policy.spec.action_size)
         if array.shape != wanted:
             raise ValueError(f"The executed actions have shape {array.shape}; {wanted} is needed.")
         return array

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv from requirements.lock, with the project itself in editable mode.
+# Makes .venv from requirements.lock, with the project itself and its LeRobot plugins in editable mode.
 #
 # Does nothing, and needs no network, when .venv already fits the lock. The stamp is written last, so that an
 # interrupted installation is taken up again. Brings uv into .tools/uv when there is none on PATH, and installs
@@ -11,6 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly VENV=.venv TOOLS=.tools
 readonly STAMP=$VENV/.robot-rl-installed
+readonly PLUGINS=(plugins/lerobot_policy_robot_rl plugins/lerobot_env_robot_rl)
 
 say() { printf 'setup: %s\n' "$*"; }
 stop() {
@@ -18,7 +19,7 @@ stop() {
     exit 1
 }
 
-fingerprint() { cat requirements.lock overrides.txt pyproject.toml scripts/setup.sh .python-version | sha256sum | cut -d' ' -f1; }
+fingerprint() { cat requirements.lock overrides.txt pyproject.toml "${PLUGINS[@]/%//pyproject.toml}" scripts/setup.sh .python-version | sha256sum | cut -d' ' -f1; }
 
 is_python312() { "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' >/dev/null 2>&1; }
 
@@ -162,7 +163,7 @@ main() {
     say "installing $(grep -c '==' requirements.lock) packages into $VENV (several GB the first time, then cached)"
     "$uv" pip sync -q --python $VENV/bin/python requirements.lock ||
         stop "the packages of requirements.lock could not be installed (see above; is this machine online?); run make again to go on."
-    "$uv" pip install -q --python $VENV/bin/python --no-deps --no-build-isolation -e . || stop "the project itself could not be installed (see above)."
+    "$uv" pip install -q --python $VENV/bin/python --no-deps --no-build-isolation -e . "${PLUGINS[@]/#/-e./}" || stop "the project itself could not be installed (see above)."
     printf '%s\n' "$wanted" >$STAMP.part
     mv $STAMP.part $STAMP
     say "ready."

@@ -13,7 +13,15 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
-INPUTS = ("requirements.lock", "overrides.txt", "pyproject.toml", ".python-version", "scripts/setup.sh")
+PLUGINS = ("plugins/lerobot_policy_robot_rl", "plugins/lerobot_env_robot_rl")
+INPUTS = (
+    "requirements.lock",
+    "overrides.txt",
+    "pyproject.toml",
+    ".python-version",
+    "scripts/setup.sh",
+    *(f"{plugin}/pyproject.toml" for plugin in PLUGINS),
+)
 
 
 class Machine:
@@ -23,9 +31,10 @@ class Machine:
         self.project = folder / "project"
         self.home = folder / "home"
         self.bin = folder / "bin"
-        for path in (self.project / "scripts", self.home, self.bin):
+        for path in (self.project, self.home, self.bin):
             path.mkdir(parents=True)
         for name in INPUTS:
+            (self.project / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / name, self.project / name)
         self.calls = folder / "calls"
         self.program("apt-get", "exit 1")
@@ -93,6 +102,14 @@ def test_a_shim_that_finds_nothing_is_passed_over(machine):
     assert "--python .venv/bin/python requirements.lock" in machine.recorded()
     created = next(line for line in machine.recorded().splitlines() if line.startswith("venv"))
     assert str(machine.bin) not in created
+
+
+def test_the_project_and_its_plugins_are_installed_in_place(machine):
+    machine.python312()
+    machine.uv()
+    assert machine.setup().returncode == 0
+    (installed,) = (line for line in machine.recorded().splitlines() if "--no-build-isolation" in line)
+    assert installed.endswith(" ".join(["-e .", *(f"-e./{plugin}" for plugin in PLUGINS)]))
 
 
 def test_the_second_run_asks_uv_for_nothing(machine):

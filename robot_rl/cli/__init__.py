@@ -30,6 +30,7 @@ COMMANDS = {
     "refine": _Command("robot_rl.cli.refine", "refine a frozen base policy"),
     "evaluate": _Command("robot_rl.cli.evaluate", "measure success rates on held-out seeds"),
     "serve": _Command("robot_rl.cli.serve", "run a policy for robots and programs elsewhere"),
+    "export": _Command("robot_rl.cli.export", "write a refined policy as a LeRobot policy"),
     "study": _Command("robot_rl.cli.study", "run a grid of experiments, or make tables and figures of it"),
     "report": _Command("robot_rl.cli.report", "write one self-contained HTML page about a run"),
     "data": _Command(
