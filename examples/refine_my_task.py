@@ -104,7 +104,7 @@ def main(words: list[str] | None = None) -> None:
 
     test = robot_rl.EvaluateConfig(policy, task=task, episodes=args.episodes, workers=1)
     before = robot_rl.evaluate_policy(test)
-    after = robot_rl.evaluate_policy(replace(test, refiner=refined))
+    after = robot_rl.evaluate_policy(replace(test, refiner=(refined,)))
     gain = robot_rl.paired_difference(before.outcomes, after.outcomes)
     print(f"autopilot {before.success_rate:.0%}, refined {after.success_rate:.0%}")
     print(f"difference {gain.value:+.0%}, 95 % interval {gain.interval[0]:+.0%} to {gain.interval[1]:+.0%}")
