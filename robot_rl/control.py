@@ -153,12 +153,14 @@ class ControlLoop:
         rows = [self._start(number, int(seed), options) for number, seed in enumerate(seeds)]
         proposer = self._proposer(rows)
         proposer.observe(_stacked(rows))
-        pace = Pace(self.clock, self._limits.rate_hz) if self._paced else None
+        pace: Pace | None = None
         while any(row.ended is None for row in rows):
             active = self._tick(rows, proposer)
             if on_step is not None:
                 on_step(active)
-            if pace is not None:
+            if self._paced:
+                # From the first step on: before it nothing moves, however long the first chunk takes.
+                pace = pace or Pace(self.clock, self._limits.rate_hz)
                 pace.wait()
         for row in rows:
             row.builder.metadata |= {} if pace is None else pace.facts()

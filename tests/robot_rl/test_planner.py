@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from hardware.clock import SimulatedClock
 from policies.errors import PolicyAwayError
 from robot_rl.arbiter import LimitArbiter
 from robot_rl.control import ControlLoop, LoopConfig
@@ -256,3 +257,18 @@ def test_with_real_time_chunking_the_first_new_action_follows_the_old_chunk(dela
     for old, new in zip(episode.chunks, episode.chunks[1:], strict=False):
         passed = new.first_step - old.first_step
         np.testing.assert_allclose(new.actions[:delay], old.actions[passed : passed + delay], atol=1e-6)
+
+
+def test_the_time_of_the_first_chunk_is_no_missed_step():
+    """Nothing moves before it; the pace begins with the first step."""
+    clock = SimulatedClock()
+
+    class SlowAtFirst(RampPolicy):
+        def chunk(self, request, noise=None, condition=None):
+            if not self.calls:
+                clock.sleep_until(0.5)
+            return super().chunk(request, noise, condition)
+
+    (episode,) = ControlLoop([CountingEnv()], SlowAtFirst(), clock=clock).run([0], options=ENDLESS)
+    assert "missed_ticks" not in episode.metadata
+    assert np.diff(episode.monotonic_time)[1:] == pytest.approx(0.1)
