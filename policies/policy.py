@@ -106,6 +106,11 @@ class PolicySpec:
         return self.action_spec.size
 
     @property
+    def executed(self) -> slice:
+        """Positions of a chunk that are executed when nothing is late."""
+        return slice(self.first_action, self.first_action + self.executed_steps)
+
+    @property
     def noise_shape(self) -> tuple[int, int]:
         """(H, width) of one row's initial noise."""
         width = self.action_size if self.noise_width is None else self.noise_width

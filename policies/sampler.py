@@ -101,21 +101,43 @@ def sample_chunk(
         context = policy.encode(request.observation, condition)
         if noise is None:
             noise = torch.randn(context.batch_size, *policy.spec.noise_shape)
-        noise = noise.to(policy.device)
-        if step_noise is None and policy.spec.supports.step_noise:
-            step_noise = step_noise_of(noise)
         begun: list[DenoiseHook] = []
         chunk: Tensor | None = None
         try:
             for hook in hooks:
                 begun.append(hook)
                 hook.begin_chunk(request, policy, context)
-            clean = sample(policy, context, noise, hooks, steps=steps, step_noise=step_noise)
-            chunk = policy.decode(clean, context)
+            chunk = denoise(policy, context, noise, hooks, steps=steps, step_noise=step_noise)
         finally:
             for hook in reversed(begun):
                 hook.end_chunk(chunk)
     return chunk
+
+
+@torch.no_grad()
+def denoise(
+    policy: ChunkPolicy,
+    context: Context,
+    noise: Float[Tensor, "B H Z"],
+    hooks: Sequence[DenoiseHook] = (),
+    *,
+    steps: int | None = None,
+    step_noise: StepNoise | None = None,
+) -> Float[Tensor, "B H A"]:
+    """Denoise and decode for observations that are encoded already; robot units, without a graph.
+
+    Args:
+        policy: whose chunk is wanted.
+        context: of the rows of the noise.
+        noise: (B, *policy.spec.noise_shape).
+        hooks: see `sample`; they were told of the chunk.
+        steps: number of denoising steps; None: the policy's own.
+        step_noise: see `StepNoise`; None: what follows from `noise`, see `policies.noise.step_noise_of`.
+    """
+    noise = noise.to(policy.device)
+    if step_noise is None and policy.spec.supports.step_noise:
+        step_noise = step_noise_of(noise)
+    return policy.decode(sample(policy, context, noise, hooks, steps=steps, step_noise=step_noise), context)
 
 
 def _first_state(

@@ -56,9 +56,8 @@ class CriticGuidance(DenoiseHook):
         self._value = torch.empty(0)
 
     def begin_chunk(self, request: ChunkRequest, policy: ChunkPolicy, context: Context) -> None:
-        """Encode the observation."""
-        del context
-        self._latent = self.values.latent(policy, request.observation)
+        """Read the observation as the policy encoded it."""
+        self._latent = self.values.latents.encode(request.observation, context)
         self._policy, self._steps = policy, len(policy.sigmas()) - 1
 
     def needs_grad(self, index: int) -> bool:

@@ -14,7 +14,7 @@ from policies.policy import ChunkPolicy, require_chunk_policy
 from robot_rl.critics.chunk_fit import ChunkFit, fit_chunk_critic
 from robot_rl.guide.critic_guidance import CriticGuidance, Gradient
 from robot_rl.guide.latents import Kind, LatentSource, choose_source
-from robot_rl.guide.values import ChunkValues, executed_span, judge
+from robot_rl.guide.values import ChunkValues, judge
 from robot_rl.method_config import MethodConfig
 from robot_rl.methods import load_base
 from robot_rl.parts import save_refiner
@@ -101,7 +101,7 @@ def _run(config: CriticConfig, run: RunDirectory) -> None:
         run.path / "critic",
         config.critic,
         judged,
-        span=executed_span(policy.spec),
+        span=policy.spec.executed,
         seed=config.seed,
         device=config.device,
     )

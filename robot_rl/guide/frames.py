@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from policies.flow import FlowPolicy
+from robot_rl.guide.latents import encode_rows
 from robot_rl.train.demonstrations import Selection, read_demonstrations
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
     from robot_rl.guide.latents import Latents, LatentSource
     from robot_rl.train.demonstrations import Demonstrations
-
-_BATCH = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +101,6 @@ def read_trajectories(policy: ChunkPolicy, path: Path, *, rollouts: bool = False
     return list(read_data(policy, path, rollouts=rollouts).trajectories)
 
 
-@torch.no_grad()
 def encode_frames(policy: ChunkPolicy, source: LatentSource, trajectories: Sequence[Trajectory]) -> Frames:
     """Encode every frame with the frozen policy.
 
@@ -120,8 +118,8 @@ def encode_frames(policy: ChunkPolicy, source: LatentSource, trajectories: Seque
     first, scene = 0, 0
     for number, trajectory in enumerate(trajectories):
         rows = len(next(iter(trajectory.observations.values())))
-        raw, scene = _encode(policy, source, trajectory, rows)
-        found.append(raw.cpu())
+        raw, scene = encode_rows(policy, source, trajectory.observations, trajectory.task)
+        found.append(raw)
         owner.append(np.full(rows, number))
         time.append(np.arange(rows) / max(rows - 1, 1))
         begin = _starts(trajectory, rows, span)
@@ -138,24 +136,6 @@ def encode_frames(policy: ChunkPolicy, source: LatentSource, trajectories: Seque
         torch.from_numpy(np.concatenate(start)),
         torch.from_numpy(np.concatenate(actions).astype(np.float32)),
     )
-
-
-def _encode(
-    policy: ChunkPolicy, source: LatentSource, trajectory: Trajectory, rows: int
-) -> tuple[Tensor, int]:
-    history = (np.arange(rows)[:, None] + np.arange(1 - policy.spec.observation_steps, 1)).clip(0)
-    parts, scene = [], 0
-    for begin in range(0, rows, _BATCH):
-        index = history[begin : begin + _BATCH]
-        observation: dict[str, Any] = {
-            key: torch.from_numpy(np.array(trajectory.observations[key][index])).to(policy.device)
-            for key in policy.spec.features
-        }
-        if policy.spec.reads_task:
-            observation["task"] = [trajectory.task] * len(index)
-        raw, scene = source.raw(observation, policy.encode(observation))
-        parts.append(raw)
-    return torch.cat(parts), scene
 
 
 def _starts(trajectory: Trajectory, rows: int, span: int) -> NDArray[np.int64]:

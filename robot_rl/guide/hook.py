@@ -10,8 +10,7 @@ from torch import Tensor
 
 from policies.hooks import DenoiseHook
 from robot_rl.guide.dynamics import LatentDynamics
-from robot_rl.guide.latents import Latents
-from robot_rl.learn.state_tensors import below
+from robot_rl.guide.latents import Latents, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,8 +44,7 @@ class GuideModel:
         """
         spec = state.policy.spec
         chunk = state.policy.decode(state.clean, state.context)
-        executed = chunk[:, spec.first_action : spec.first_action + spec.executed_steps]
-        predicted: Tensor = self.dynamics(latent, executed)
+        predicted: Tensor = self.dynamics(latent, chunk[:, spec.executed])
         return predicted
 
     def payload(self) -> dict[str, Any]:
@@ -55,10 +53,7 @@ class GuideModel:
 
     def tensors(self) -> dict[str, Tensor]:
         """Spread of the latents and weights of the dynamics."""
-        return {
-            **{f"latents.{key}": value for key, value in self.latents.tensors().items()},
-            **{f"dynamics.{key}": value for key, value in self.dynamics.state_dict().items()},
-        }
+        return pack(self.latents, "dynamics", self.dynamics)
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
@@ -67,13 +62,7 @@ class GuideModel:
         Raises:
             ValueError: if the weights do not fit.
         """
-        latents = Latents.from_payload(payload["latents"], below(tensors, "latents."))
-        dynamics = LatentDynamics(**payload["dynamics"])
-        try:
-            dynamics.load_state_dict(below(tensors, "dynamics."))
-        except RuntimeError as error:
-            raise ValueError(f"the weights of the dynamics do not fit: {error}") from error
-        return cls(latents, dynamics.requires_grad_(False).eval().to(latents.mean.device))
+        return cls(*unpack(payload, tensors, "dynamics", LatentDynamics))
 
 
 class LatentHook(DenoiseHook):

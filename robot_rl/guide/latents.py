@@ -5,22 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from policies.context import TensorContext
-from policies.policy import PolicyError
+from policies.policy import PolicyError, require_chunk_policy
+from robot_rl.learn.state_tensors import below
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from jaxtyping import Float
+    from numpy.typing import NDArray
 
     from policies.context import Context
-    from policies.policy import ChunkPolicy
+    from policies.policy import ChunkPolicy, Policy
     from policies.request import Observation
 
 Kind = Literal["auto", "state", "features"]
+_BATCH = 256
 MOST_SPREADS = 5.0
 """Beyond it a dimension counts as that far off. One that hardly moves in demonstrations, such as the tilt of
 an object that nobody dropped, would outweigh all others in distances and dynamics once it does move."""
@@ -61,6 +65,37 @@ class LatentSource:
         place = columns[0].device
         latent = torch.cat([column.to(place) for column in columns], dim=1)
         return latent, scene or latent.shape[1]
+
+
+@torch.no_grad()
+def encode_rows(
+    policy: Policy, source: LatentSource, rows: Mapping[str, NDArray[Any]], task: str
+) -> tuple[Float[Tensor, "T D"], int]:
+    """Return the raw latents of every observation of a trajectory, on the CPU; see `LatentSource.raw`.
+
+    Args:
+        policy: whose encoder is used, if anything is taken of it.
+        source: what is taken.
+        rows: by key, each (T, ...), oldest first; before the first it repeats.
+        task: in words.
+
+    Raises:
+        PolicyError: if features are wanted of a policy that keeps its encoder closed.
+    """
+    encoder = require_chunk_policy(policy, "reading features of its encoder") if source.features else None
+    count = len(next(iter(rows.values())))
+    history = (np.arange(count)[:, None] + np.arange(1 - policy.spec.observation_steps, 1)).clip(0)
+    parts, scene = [], 0
+    for begin in range(0, count, _BATCH):
+        index = history[begin : begin + _BATCH]
+        observation: dict[str, Any] = {
+            key: torch.from_numpy(np.array(rows[key][index])) for key in policy.spec.features
+        }
+        if policy.spec.reads_task:
+            observation["task"] = [task] * len(index)
+        raw, scene = source.raw(observation, None if encoder is None else encoder.encode(observation))
+        parts.append(raw.cpu())
+    return torch.cat(parts), scene
 
 
 def choose_source(policy: ChunkPolicy, kind: Kind) -> LatentSource:
@@ -139,7 +174,7 @@ class Latents:
         """Return raw latents in units of spread, each dimension within `MOST_SPREADS`."""
         return ((raw.to(self.mean) - self.mean) / self.std).clamp(-MOST_SPREADS, MOST_SPREADS)
 
-    def encode(self, observation: Observation, context: Context) -> Float[Tensor, "B D"]:
+    def encode(self, observation: Observation, context: Context | None) -> Float[Tensor, "B D"]:
         """Return the latents of B observations, without a graph."""
         with torch.no_grad():
             return self.scaled(self.source.raw(observation, context)[0])
@@ -157,3 +192,32 @@ class Latents:
         """Rebuild what `payload` and `tensors` gave."""
         source = LatentSource(payload["features"], tuple(payload["keys"]))
         return cls(source, tensors["mean"], tensors["std"], payload["scene"])
+
+
+def pack(latents: Latents, name: str, network: nn.Module) -> dict[str, Tensor]:
+    """Tensors of latents and of a network that reads them, under names of their own."""
+    named = {"latents": latents.tensors(), name: network.state_dict()}
+    return {f"{part}.{key}": value for part, tensors in named.items() for key, value in tensors.items()}
+
+
+def unpack[Network: nn.Module](
+    payload: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, make: Callable[..., Network]
+) -> tuple[Latents, Network]:
+    """Rebuild latents and a network from what `pack` gave, on the device of the tensors, frozen.
+
+    Args:
+        payload: of the latents under ``latents``, sizes of the network under `name`.
+        tensors: of both.
+        name: of the network.
+        make: called with the sizes.
+
+    Raises:
+        ValueError: if the weights do not fit.
+    """
+    latents = Latents.from_payload(payload["latents"], below(tensors, "latents."))
+    network = make(**payload[name])
+    try:
+        network.load_state_dict(below(tensors, f"{name}."))
+    except RuntimeError as error:
+        raise ValueError(f"the weights of the {name} do not fit: {error}") from error
+    return latents, network.requires_grad_(False).eval().to(latents.mean.device)

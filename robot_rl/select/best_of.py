@@ -8,7 +8,7 @@ import torch
 
 from policies.noise import draw_noise
 from policies.policy import ChunkPolicy
-from policies.sampler import sample
+from policies.sampler import denoise
 from robot_rl.guide.values import ChunkValues
 from robot_rl.select.selector import Selector
 
@@ -51,12 +51,19 @@ class BestOf(Selector):
         generators: Sequence[np.random.Generator],
     ) -> Float[Tensor, "B N H A"]:
         """Return the base's own chunk and N - 1 others; see `Selector.propose`."""
-        self._latent, self._spec = self.values.latent(policy, request.observation), policy.spec
-        own = policy.chunk(request, noise)[:, None]
-        if self.count == 1:
+        self._spec = policy.spec
+        drawn = [draw_noise(policy.spec, generators) for _ in range(self.count - 1)]
+        if not isinstance(policy, ChunkPolicy):
+            self._latent = self.values.latents.encode(request.observation, None)
+            return torch.stack([policy.chunk(request, each) for each in (noise, *drawn)], dim=1)
+        with torch.no_grad():
+            context = policy.encode(request.observation)
+        self._latent = self.values.latents.encode(request.observation, context)
+        own = denoise(policy, context, noise)[:, None]
+        if not drawn:
             return own
-        drawn = torch.stack([draw_noise(policy.spec, generators) for _ in range(self.count - 1)], dim=1)
-        return torch.cat([own, _others(policy, request, drawn.to(own.device))], dim=1)
+        others = denoise(policy, context.repeat(len(drawn)), torch.stack(drawn, dim=1).flatten(0, 1))
+        return torch.cat([own, others.view(len(own), len(drawn), *others.shape[1:])], dim=1)
 
     def select(self, candidates: Float[Tensor, "B N H A"], request: ChunkRequest) -> Int[Tensor, " B"]:
         """Return the index of the best candidate per row."""
@@ -79,16 +86,3 @@ class BestOf(Selector):
     def from_payload(cls, payload: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
         """Rebuild it; see `robot_rl.parts.SavedPart`."""
         return cls(ChunkValues.from_payload(payload["values"], tensors), payload["count"])
-
-
-def _others(
-    policy: Policy, request: ChunkRequest, drawn: Float[Tensor, "B M H Z"]
-) -> Float[Tensor, "B M H A"]:
-    """Chunks of further noises, in robot units."""
-    if not isinstance(policy, ChunkPolicy):
-        return torch.stack([policy.chunk(request, each) for each in drawn.unbind(1)], dim=1)
-    count = drawn.shape[1]
-    context = policy.encode(request.observation).repeat(count)
-    clean = sample(policy, context, drawn.flatten(0, 1).to(policy.device))
-    chunks = policy.decode(clean, context)
-    return chunks.view(-1, count, *chunks.shape[1:])

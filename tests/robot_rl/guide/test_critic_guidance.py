@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -171,3 +173,40 @@ def test_what_does_not_fit_is_refused():
     broken.pop("critic.ensemble.last")
     with pytest.raises(ValueError, match="the weights of the critic do not fit"):
         ChunkValues.from_payload(values(policy, ChunkCritic).payload(), broken)
+
+
+class FreshNoise(ConstantVelocity):
+    """Draws noise at every step, as DDPM does."""
+
+    def __init__(self):
+        super().__init__()
+        supports = dataclasses.replace(self._spec.supports, step_noise=True)
+        self._spec = dataclasses.replace(self._spec, supports=supports)
+
+    def scheduler_step(self, index, native, prediction, alpha_bars, noise):
+        return super().scheduler_step(index, native, prediction, alpha_bars, None) + 0.1 * noise
+
+
+def test_a_policy_that_draws_at_every_step_proposes_too():
+    policy = FreshNoise()
+    generators = [np.random.default_rng(row) for row in range(ROWS)]
+    candidates = BestOf(values(policy), 3).propose(request(ROWS), policy, noise(policy), generators)
+    assert torch.equal(candidates[:, 0], policy.chunk(request(ROWS), noise(policy)))
+    assert (candidates[:, 1:] - candidates[:, :1]).abs().amin((2, 3)).max() > 0
+
+
+def test_the_observation_is_encoded_once_a_chunk():
+    policy, calls = flow_policy(), []
+    encode = policy.encode
+    policy.encode = lambda *given: calls.append(None) or encode(*given)
+    source = LatentSource(features=True, keys=(KEY,))
+    size = source.raw(request(1).observation, encode(request(1).observation))[0].shape[1]
+    critic = ChunkCritic(size, policy.spec.executed_steps, A, critics=2, width=8)
+    critic.unit.fit(np.random.default_rng(0).normal(size=(50, A)))
+    known = ChunkValues(Latents(source, torch.zeros(size), torch.ones(size), size), critic)
+    sample_chunk(policy, request(ROWS), noise(policy), [CriticGuidance(known)])
+    assert len(calls) == 1
+    BestOf(known, 4).propose(
+        request(ROWS), policy, noise(policy), [np.random.default_rng(row) for row in range(ROWS)]
+    )
+    assert len(calls) == 2
