@@ -20,7 +20,7 @@ from robot_rl.critics.chunk_critic import ChunkCritic
 from robot_rl.learn.shuffling import Rewards
 from robot_rl.noise.chunks import ChunkData, chunk_recordings
 from robot_rl.runs import RunDirectory
-from robot_rl.train.fitting import check_fit, fit, optimiser
+from robot_rl.train.fitting import FitConfig, fit, optimiser
 from robot_rl.train.state import TrainState
 
 if TYPE_CHECKING:
@@ -37,25 +37,15 @@ LEAST_EXPLAINED = 0.1
 
 
 @dataclass(frozen=True)
-class ChunkFit:
+class ChunkFit(FitConfig):
     """How a chunk critic is trained."""
 
-    steps: int = 4000
-    """updates"""
-    batch: int = 256
-    """chunks per update"""
     learning_rate: float = 3e-4
     """of AdamW after the warm-up; falls to 0 along a cosine"""
-    warmup: int = 100
-    """updates in which the learning rate rises"""
-    weight_decay: float = 1e-6
-    """of AdamW"""
     gradient_clip: float = 10.0
     """greatest norm of a gradient"""
     average: float = 0.995
     """decay of the moving average of the weights, which is the target network and what is used"""
-    checkpoint_steps: int = 1000
-    """updates between checkpoints"""
     critics: int = 4
     """K members of the ensemble"""
     width: int = 256
@@ -73,10 +63,9 @@ class ChunkFit:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        check_fit(self)
-        for name in ("batch", "critics", "width", "n_step"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, allowed is 1 or more")
+        super().__post_init__()
+        for name in ("critics", "width", "n_step"):
+            self.check_least(name, 1)
         if not 0 < self.gamma < 1:
             raise ValueError(f"gamma is {self.gamma}, allowed is above 0 and below 1")
         if not 0 < self.holdout <= 0.5:

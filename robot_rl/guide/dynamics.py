@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from data.config import to_dict
 from robot_rl.runs import RunDirectory
-from robot_rl.train.fitting import check_fit, fit, optimiser
+from robot_rl.train.fitting import FitConfig, fit, optimiser
 from robot_rl.train.state import TrainState
 
 if TYPE_CHECKING:
@@ -35,25 +35,13 @@ LEAST_GAIN, LEAST_HANDLE = 3.0, 2.0
 
 
 @dataclass(frozen=True)
-class DynamicsConfig:
+class DynamicsConfig(FitConfig):
     """How the latent dynamics are trained."""
 
     steps: int = 1500
     """updates"""
-    batch: int = 256
-    """transitions per update"""
-    learning_rate: float = 1e-3
-    """of AdamW after the warm-up; falls to 0 along a cosine"""
-    warmup: int = 100
-    """updates in which the learning rate rises"""
     weight_decay: float = 1.0
     """of AdamW; large, since a few thousand transitions are soon known by heart"""
-    gradient_clip: float = 1.0
-    """greatest norm of a gradient"""
-    average: float = 0.99
-    """decay of the moving average of the weights, which is what is used"""
-    checkpoint_steps: int = 1000
-    """updates between checkpoints"""
     hidden: int = 256
     """neurons per layer"""
     layers: int = 3
@@ -63,10 +51,9 @@ class DynamicsConfig:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        check_fit(self)
-        for name in ("batch", "hidden", "layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, allowed is 1 or more")
+        super().__post_init__()
+        for name in ("hidden", "layers"):
+            self.check_least(name, 1)
         if not 0 < self.holdout <= 0.5:
             raise ValueError(f"holdout is {self.holdout}, allowed is above 0 up to 0.5")
 

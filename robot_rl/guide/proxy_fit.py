@@ -18,7 +18,7 @@ from policies.request import ChunkRequest
 from policies.sampler import sample_chunk
 from robot_rl.progress import stage
 from robot_rl.runs import RunDirectory
-from robot_rl.train.fitting import check_fit, fit, optimiser
+from robot_rl.train.fitting import FitConfig, fit, optimiser
 from robot_rl.train.state import TrainState
 
 if TYPE_CHECKING:
@@ -33,31 +33,13 @@ _BATCH = 64
 
 
 @dataclass(frozen=True)
-class ProxyFit:
+class ProxyFit(FitConfig):
     """How one proxy is trained."""
 
     steps: int = 4000
     """updates; the paper takes 20,000 for the reference and 24,000 for the task's"""
     batch: int = 128
     """windows per update"""
-    learning_rate: float = 1e-3
-    """of AdamW after the warm-up; falls to 0 along a cosine"""
-    warmup: int = 100
-    """updates in which the learning rate rises"""
-    weight_decay: float = 1e-6
-    """of AdamW"""
-    gradient_clip: float = 1.0
-    """greatest norm of a gradient"""
-    average: float = 0.99
-    """decay of the moving average of the weights, which is what is used"""
-    checkpoint_steps: int = 1000
-    """updates between checkpoints"""
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        check_fit(self)
-        if self.batch < 1:
-            raise ValueError(f"batch is {self.batch}, allowed is 1 or more")
 
 
 @dataclass(frozen=True, eq=False)

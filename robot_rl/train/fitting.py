@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -60,6 +61,42 @@ class FitSettings(Protocol):
     def checkpoint_steps(self) -> int:
         """Updates between checkpoints."""
         ...
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """`FitSettings` for configurations that are a fit and little else; each sets its own defaults."""
+
+    steps: int = 4000
+    """updates"""
+    batch: int = 256
+    """examples per update"""
+    learning_rate: float = 1e-3
+    """of AdamW after the warm-up; falls to 0 along a cosine"""
+    warmup: int = 100
+    """updates in which the learning rate rises"""
+    weight_decay: float = 1e-6
+    """of AdamW"""
+    gradient_clip: float = 1.0
+    """greatest norm of a gradient"""
+    average: float = 0.99
+    """decay of the moving average of the weights, which is what is used"""
+    checkpoint_steps: int = 1000
+    """updates between checkpoints"""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        check_fit(self)
+        self.check_least("batch", 1)
+
+    def check_least(self, name: str, least: int) -> None:
+        """Refuse a number that is too small.
+
+        Raises:
+            ValueError: naming it.
+        """
+        if getattr(self, name) < least:
+            raise ValueError(f"{name} is {getattr(self, name)}, allowed is {least} or more")
 
 
 def check_fit(settings: FitSettings) -> None:
