@@ -17,6 +17,7 @@ from robot_rl.correct.exploration import CorrelatedNoise, reach
 from robot_rl.correct.inputs import InputConfig
 from robot_rl.correct.residual import ResidualConfig, ResidualCorrector, ResidualNetwork
 from robot_rl.correct.residual_learner import ResidualLearner, ResidualLearnerConfig
+from robot_rl.learn.spread import mean_and_spread
 from robot_rl.online import refine_online
 from robot_rl.online_config import OnlineConfig
 from robot_rl.refiner import Refiner
@@ -83,13 +84,10 @@ class ResidualRecipe:
         """Return a corrector that changes nothing yet."""
         scale = self._learn_scale(episodes)
         x = np.concatenate([self._inputs.recorded(episode) for episode in episodes]).astype(np.float64)
-        std = x.std(0)
-        # A dimension that hardly moved in the warm-up must not explode when it first does.
-        floor = np.maximum(1e-3 * np.abs(x).max(0), 1e-6)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._config.seed)
             network = ResidualNetwork(
-                ResidualConfig(self._inputs), x.mean(0), np.maximum(std, floor), scale, 2 * scale + 1e-6
+                ResidualConfig(self._inputs), *mean_and_spread(x), scale, 2 * scale + 1e-6
             )
         return ResidualCorrector(network)
 

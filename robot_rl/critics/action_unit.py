@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from robot_rl.learn.spread import mean_and_spread
+
 if TYPE_CHECKING:
+    import numpy as np
     from jaxtyping import Float
     from numpy.typing import NDArray
 
@@ -35,9 +37,8 @@ class ActionUnit(nn.Module):
 
     def fit(self, actions: NDArray[np.float64]) -> None:
         """Take mean and spread of actions, (T, A), robot units."""
-        floor = np.maximum(1e-3 * np.abs(actions).max(0), 1e-6)
-        self.mean.copy_(torch.from_numpy(actions.mean(0)))
-        self.std.copy_(torch.from_numpy(np.maximum(actions.std(0), floor)))
+        for mine, found in zip((self.mean, self.std), mean_and_spread(actions), strict=True):
+            mine.copy_(torch.from_numpy(found))
 
     def forward(self, chunk: Float[Tensor, "B L A"]) -> Float[Tensor, "B F"]:
         """Chunks in robot units as a critic reads them."""

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from robot_rl.correct.inputs import InputConfig
+from robot_rl.learn.spread import mean_and_spread
 from robot_rl.noise.aliased_learner import AliasedLearner
 from robot_rl.noise.learner import SacLearner
 from robot_rl.noise.learner_config import NoiseLearnerConfig
@@ -112,11 +113,9 @@ class DsrlRecipe:
             outcomes[episode.refiner_version == RANDOM].append(episode.success)
         judge_preflight(outcomes[False], outcomes[True], mode=self._config.preflight)
         x = np.concatenate([self._inputs.recorded(episode) for episode in episodes]).astype(np.float64)
-        # A dimension that hardly moved in the warm-up must not explode when it first does.
-        floor = np.maximum(1e-3 * np.abs(x).max(0), 1e-6)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._config.seed)
-            network = NoiseNetwork(self._shape, x.mean(0), np.maximum(x.std(0), floor))
+            network = NoiseNetwork(self._shape, *mean_and_spread(x))
         return SteeredNoise(network)
 
     def refiner(self, part: SteeredNoise) -> Refiner:
