@@ -227,5 +227,20 @@ def check_base(policy: Policy, method: Method) -> None:
     )
 
 
+def check_unchanged(policy: Policy, before: str) -> str:
+    """Return the hash of a base after a run.
+
+    Args:
+        policy: The base.
+        before: Its hash when the run began.
+
+    Raises:
+        RuntimeError: It is another one.
+    """
+    if (after := policy.hash()) != before:
+        raise RuntimeError(f"The base changed during refinement: {before} before, {after} after.")
+    return after
+
+
 def _entry_points() -> dict[str, str]:
     return {entry.name: entry.value for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)}

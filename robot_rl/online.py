@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from data.config import to_dict
 from policies.checkpoint import read_tensors
 from robot_rl.learn.process import LearnerProcess
-from robot_rl.methods import load_base
+from robot_rl.methods import check_unchanged, load_base
 from robot_rl.online_config import check_steps
 from robot_rl.parts import save_refiner, version_of
 from robot_rl.progress import stage
@@ -184,11 +184,7 @@ class OnlineRun[Config: OnlineConfig, Part: ActingPart]:
         return part, read_tensors(checkpoint.path / "learner.safetensors")
 
     def _finish(self, part: Part, at: Progress) -> Path:
-        after = self.policy.hash()
-        if after != self._base_hash:
-            raise RuntimeError(
-                f"The base changed during refinement: {self._base_hash} before, {after} after."
-            )
+        after = check_unchanged(self.policy, self._base_hash)
         facts = {"task": self.config.task, "env_steps": at.env_steps, "policy": str(self.config.policy)}
         saved = save_refiner(self._run.path / "refiner", self._refiner(part), facts)
         self._run.write_json("result.json", self._result(at, saved.version, after))

@@ -7,12 +7,11 @@ and successes, either a student that goes on from the present policy ("ft") or a
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from data.config import from_dict, to_dict
+from data.config import from_dict
 from policies.flow import FlowPolicy
 from robot_rl.base_policy import policy_for
 from robot_rl.guide.collecting import Collector
@@ -21,12 +20,11 @@ from robot_rl.guide.phases import count_through, reached_share
 from robot_rl.guide.preparation import base_rollouts, prepare
 from robot_rl.guide.reguide import PhaseGuide
 from robot_rl.guide.summary import chunk_values
-from robot_rl.methods import load_base
-from robot_rl.parts import save_refiner, version_of
+from robot_rl.one_pass import OnePass, refine_in_one_pass
+from robot_rl.parts import version_of
 from robot_rl.refiner import Refiner
 from robot_rl.runs import RunDirectory
 from robot_rl.student import Student
-from robot_rl.threads import one_torch_thread
 from robot_rl.train import TrainConfig, train
 
 if TYPE_CHECKING:
@@ -55,32 +53,23 @@ def reguide(config: ReGuideConfig) -> Path:
         PolicyError: if the base is closed or keeps its features to itself.
         TypeError: if there are rounds, but a policy of the base's kind cannot be saved in a refiner.
     """
-    settings = to_dict(replace(config, resume=False, wandb=False))
-    directory = RunDirectory.create(
-        config.out, settings, kind="reguide", resume=config.resume, wandb=config.wandb
-    )
-    with directory as run, one_torch_thread():
-        if not (run.path / "result.json").exists():
-            _Rounds(config, run).run()
-        return run.path
+    return refine_in_one_pass(config, "reguide", lambda here: _Rounds(here).run())
 
 
 class _Rounds:
     """The rounds of one run; each stage keeps what it made, so that a resumed run repeats nothing."""
 
-    def __init__(self, config: ReGuideConfig, run: RunDirectory) -> None:
-        self._config, self._run = config, run
-        self._started = time.monotonic()
-        self._base = load_base(config, "reguide")
-        self._before = self._base.hash()
+    def __init__(self, here: OnePass[ReGuideConfig]) -> None:
+        config = here.config
+        self._here, self._config, self._run, self._base = here, config, here.run, here.policy
         if config.absorb:
             Student(self._base)  # what cannot be saved in a refiner is refused before the work
-        self._collector = Collector(config, self._base, run.path)
+        self._collector = Collector(config, self._base, here.run.path, config.rows)
         self._stores: list[Path] = []
         self._facts: dict[str, Any] = {"rounds": [], "env_steps": 0}
 
-    def run(self) -> None:
-        """Collect and train."""
+    def run(self) -> tuple[Refiner, dict[str, Any]]:
+        """Collect and train; the refiner and what the result says."""
         config, path = self._config, self._run.path
         if config.guide:
             store = path / "episodes"
@@ -102,7 +91,7 @@ class _Rounds:
             shown = [episode for _ in range(trial) for episode in self._collector.run(refiner)]
             self._count(shown)
             self._facts["trial"] = _summary(shown)
-        self._finish(refiner)
+        return self._here.save(refiner, guide=config.guide), self._facts
 
     def _refiner(self, place: Path, present: Policy, *, acting: bool) -> Refiner:
         """What collects a round: the present policy in the base's place, guided if that is asked for."""
@@ -121,7 +110,7 @@ class _Rounds:
         hook = PhaseGuide(
             prepared.model, targets, config.phases, scale=scale, guided_steps=config.guided_steps
         )
-        refiner = Refiner(student=student, hooks=(hook,), base_hash=self._before)
+        refiner = Refiner(student=student, hooks=(hook,), base_hash=self._here.base_hash)
         return replace(refiner, version=version_of(refiner))
 
     def _collect(self, place: Path, refiner: Refiner) -> dict[str, Any]:
@@ -168,21 +157,6 @@ class _Rounds:
             learning_rate=config.tune.learning_rate,
             warmup=config.tune.warmup,
         )
-
-    def _finish(self, refiner: Refiner) -> None:
-        if (after := self._base.hash()) != self._before:
-            raise RuntimeError(f"The base changed during the run: {self._before} before, {after} after.")
-        config = self._config
-        facts = {
-            "task": config.task,
-            "method": "reguide",
-            "policy": str(config.policy),
-            "guide": config.guide,
-        }
-        saved = save_refiner(self._run.path / "refiner", replace(refiner, base_hash=self._before), facts)
-        hashes = {"base_hash_before": self._before, "base_hash_after": after}
-        self._facts |= {"refiner_version": saved.version, "wall_seconds": time.monotonic() - self._started}
-        self._run.write_json("result.json", {**self._facts, **hashes})
 
     def _count(self, episodes: Sequence[Episode]) -> None:
         self._facts["env_steps"] += sum(map(len, episodes))

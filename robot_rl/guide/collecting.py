@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from data.records import Episode
     from policies.policy import Policy
-    from robot_rl.guide.config import GuideConfig
+    from robot_rl.method_config import MethodConfig
     from robot_rl.refiner import Refiner
     from sim.task import Task
 
@@ -23,13 +23,14 @@ class Collector:
     """Collects episodes of a policy on a task, wave by wave, each seed used once in a run.
 
     Args:
-        config: task, seed and rows.
+        config: task and seed.
         policy: what acts.
         folder: of the run.
+        rows: episodes of a wave, side by side.
     """
 
-    def __init__(self, config: GuideConfig, policy: Policy, folder: Path) -> None:
-        self._rollouts = Rollouts(config, policy, folder / "episodes", config.rows)
+    def __init__(self, config: MethodConfig, policy: Policy, folder: Path, rows: int) -> None:
+        self._rollouts = Rollouts(config, policy, folder / "episodes", rows)
         self._wave_number = 0
 
     @property

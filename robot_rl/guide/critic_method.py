@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from data.config import to_dict
-from policies.policy import ChunkPolicy, require_chunk_policy
+from policies.policy import require_chunk_policy
 from robot_rl.critics.chunk_fit import ChunkFit, fit_chunk_critic
+from robot_rl.guide.collecting import Collector
 from robot_rl.guide.critic_guidance import CriticGuidance, Gradient
-from robot_rl.guide.latents import Kind, LatentSource, choose_source
+from robot_rl.guide.latents import Kind, choose_source
+from robot_rl.guide.summary import success_share
 from robot_rl.guide.values import ChunkValues, judge
 from robot_rl.method_config import MethodConfig
-from robot_rl.methods import load_base
-from robot_rl.parts import save_refiner
-from robot_rl.progress import stage
+from robot_rl.one_pass import OnePass, refine_in_one_pass
 from robot_rl.refiner import Refiner
-from robot_rl.rollouts import Rollouts
-from robot_rl.runs import RunDirectory
 from robot_rl.seeds import MOST_EPISODES, MOST_ROWS
 from robot_rl.select.best_of import BestOf
-from robot_rl.threads import one_torch_thread
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from data.records import Episode
-    from policies.policy import Policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,24 +70,21 @@ def refine_by_value(config: CriticConfig) -> Path:
         RuntimeError: if the base's hash changed during the run.
         PolicyError: if the base takes no noise, or is to be guided and keeps its denoising closed.
     """
-    settings = to_dict(replace(config, resume=False, wandb=False))
-    directory = RunDirectory.create(
-        config.out, settings, kind="critic-guidance", resume=config.resume, wandb=config.wandb
-    )
-    with directory as run, one_torch_thread():
-        if not (run.path / "result.json").exists():
-            _run(config, run)
-        return run.path
+    return refine_in_one_pass(config, "critic", _work)
 
 
-def _run(config: CriticConfig, run: RunDirectory) -> None:
-    started = time.monotonic()
-    policy = load_base(config, "critic")
+def _work(here: OnePass[CriticConfig]) -> tuple[Refiner, dict[str, Any]]:
+    config, run, policy = here.config, here.run, here.policy
     if config.use == "guide":
         policy = require_chunk_policy(policy, "guidance by a critic")
-    before = policy.hash()
-    episodes = _episodes(config, run, policy)
-    latents, judged = judge(policy, _source(policy, config.latent), episodes)
+    collector = Collector(config, policy, run.path, config.rows)
+    episodes = collector.collect(
+        collector.store(run.path / "episodes"),
+        math.ceil(config.rollouts / config.rows),
+        lambda _: Refiner(),
+        name="Rolling out the base",
+    )
+    latents, judged = judge(policy, choose_source(policy, config.latent), episodes)
     critic, check = fit_chunk_critic(
         run.path / "critic",
         config.critic,
@@ -106,52 +94,16 @@ def _run(config: CriticConfig, run: RunDirectory) -> None:
         device=config.device,
     )
     check.warn()
-    values = ChunkValues(latents, critic)
-    facts = {"task": config.task, "method": "critic", "policy": str(config.policy)}
-    saved = save_refiner(run.path / "refiner", _refiner(config, values, before), facts)
-    if (after := policy.hash()) != before:
-        raise RuntimeError(f"The base changed during the run: {before} before, {after} after.")
-    result: dict[str, Any] = {
+    return here.save(_refiner(config, ChunkValues(latents, critic))), {
         "rollouts": len(episodes),
-        "success": float(np.mean([episode.success for episode in episodes])),
+        "success": success_share(episodes),
         "critic": to_dict(check),
         "env_steps": sum(map(len, episodes)),
-        "base_hash_before": before,
-        "base_hash_after": after,
-        "refiner_version": saved.version,
-        "wall_seconds": time.monotonic() - started,
     }
-    run.write_json("result.json", result)
 
 
-def _episodes(config: CriticConfig, run: RunDirectory, policy: Policy) -> list[Episode]:
-    """Rollouts of the base, whole waves; those that are there already are read."""
-    rollouts = Rollouts(config, policy, run.path / "episodes", config.rows)
-    found: list[Episode] = []
-    waves = math.ceil(config.rollouts / config.rows)
-    with stage("Rolling out the base", waves) as reporter:
-        for number in range(waves):
-            known = set(rollouts.store.ids()) if rollouts.store.exists else set()
-            names = rollouts.names(number)
-            if known.issuperset(names):
-                found += [rollouts.store.read(name) for name in names]
-            else:
-                for name in known.intersection(names):
-                    rollouts.store.remove(name)
-                found += rollouts.wave(number, Refiner())
-            reporter.update(number + 1)
-    return found
-
-
-def _source(policy: Policy, kind: Kind) -> LatentSource:
-    if isinstance(policy, ChunkPolicy):
-        return choose_source(policy, kind)
-    vectors = tuple(key for key, feature in policy.spec.features.items() if not feature.is_image)
-    return LatentSource(features=False, keys=vectors)
-
-
-def _refiner(config: CriticConfig, values: ChunkValues, base_hash: str) -> Refiner:
+def _refiner(config: CriticConfig, values: ChunkValues) -> Refiner:
     if config.use == "select":
-        return Refiner(select=BestOf(values, config.candidates), base_hash=base_hash)
+        return Refiner(select=BestOf(values, config.candidates))
     hook = CriticGuidance(values, eta=config.eta, guided_steps=config.guided_steps, gradient=config.gradient)
-    return Refiner(hooks=(hook,), base_hash=base_hash)
+    return Refiner(hooks=(hook,))

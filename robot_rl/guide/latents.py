@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from policies.context import TensorContext
-from policies.policy import PolicyError, require_chunk_policy
+from policies.policy import ChunkPolicy, PolicyError, require_chunk_policy
 from robot_rl.learn.state_tensors import below
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from policies.context import Context
-    from policies.policy import ChunkPolicy, Policy
+    from policies.policy import Policy
     from policies.request import Observation
 
 Kind = Literal["auto", "state", "features"]
@@ -98,22 +98,24 @@ def encode_rows(
     return torch.cat(parts), scene
 
 
-def choose_source(policy: ChunkPolicy, kind: Kind) -> LatentSource:
+def choose_source(policy: Policy, kind: Kind) -> LatentSource:
     """Say where the latents of a policy come from.
 
     Args:
         policy: whose observations are encoded.
         kind: "state": its vector observations; "features": what its encoder computes, and those; "auto":
-            features if it reads pictures, else the state.
+            features if it reads pictures and opens its encoder, else the state.
 
     Raises:
         PolicyError: if there is nothing to take them from.
     """
     vectors = tuple(key for key, feature in policy.spec.features.items() if not feature.is_image)
     pictures = len(vectors) < len(policy.spec.features)
-    if not vectors and kind == "state":
+    opens = pictures and isinstance(policy, ChunkPolicy)
+    features = kind == "features" or (kind == "auto" and opens)
+    if not vectors and not features:
         raise PolicyError(f"policy {policy.spec.name!r} reads no vector observation: use latent features")
-    return LatentSource(kind == "features" or (kind == "auto" and pictures), vectors)
+    return LatentSource(features, vectors)
 
 
 def _context_columns(context: Context | None) -> list[Tensor]:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import logging
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from data.config import to_dict
 from robot_rl.guide.barrier import LatentBarrier, Targets, control_targets, nearest_distance
 from robot_rl.guide.collecting import Collector
 from robot_rl.guide.config import GuideConfig
 from robot_rl.guide.picture import draw_distance
 from robot_rl.guide.preparation import base_rollouts, prepare
 from robot_rl.guide.summary import chunk_values, percentiles, success_share
-from robot_rl.methods import load_base
-from robot_rl.parts import save_refiner
+from robot_rl.one_pass import OnePass, refine_in_one_pass
 from robot_rl.refiner import Refiner
-from robot_rl.runs import RunDirectory
-from robot_rl.threads import one_torch_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +29,7 @@ if TYPE_CHECKING:
     from data.records import Episode
     from robot_rl.guide.frames import Frames
     from robot_rl.guide.preparation import Prepared
+    from robot_rl.runs import RunDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -77,47 +73,25 @@ def lpb(config: LpbConfig) -> Path:
         RuntimeError: if the base's hash changed during the run.
         PolicyError: if the base is closed, gives no gradients, or keeps its features to itself.
     """
-    settings = to_dict(replace(config, resume=False, wandb=False))
-    directory = RunDirectory.create(
-        config.out, settings, kind="lpb", resume=config.resume, wandb=config.wandb
-    )
-    with directory as run, one_torch_thread():
-        if not (run.path / "result.json").exists():
-            _run(config, run)
-        return run.path
+    return refine_in_one_pass(config, "lpb", _work)
 
 
-def _run(config: LpbConfig, run: RunDirectory) -> None:
-    started = time.monotonic()
-    policy = load_base(config, "lpb")
-    before = policy.hash()
-    collector = Collector(config, policy, run.path)
+def _work(here: OnePass[LpbConfig]) -> tuple[Refiner, dict[str, Any]]:
+    config, run, policy = here.config, here.run, here.policy
+    collector = Collector(config, policy, run.path, config.rows)
     episodes = base_rollouts(config, run.path / "episodes", collector, policy)
     prepared = prepare(config, run.path / "dynamics", policy, [run.path / "episodes"], config.data)
     hook, own = _barrier(config, prepared)
-    facts = {"task": config.task, "method": "lpb", "policy": str(config.policy)}
-    saved = save_refiner(run.path / "refiner", Refiner(hooks=(hook,), base_hash=before), facts)
+    saved = here.save(Refiner(hooks=(hook,)))
     shown = [episode for _ in range(config.waves(config.trial_episodes)) for episode in collector.run(saved)]
-    if (after := policy.hash()) != before:
-        raise RuntimeError(f"The base changed during the run: {before} before, {after} after.")
-    found = {
+    return saved, {
         "threshold": hook.threshold,
         "expert_distance": percentiles(own),
         "rollouts": {"episodes": len(episodes), "success": success_share(episodes)},
         "dynamics": prepared.check.to_json(),
         "trial": _trial(shown, run, hook.threshold),
+        "env_steps": sum(map(len, episodes)) + sum(map(len, shown)),
     }
-    run.write_json(
-        "result.json",
-        {
-            **found,
-            "env_steps": sum(map(len, episodes)) + sum(map(len, shown)),
-            "base_hash_before": before,
-            "base_hash_after": after,
-            "refiner_version": saved.version,
-            "wall_seconds": time.monotonic() - started,
-        },
-    )
 
 
 def _barrier(config: LpbConfig, prepared: Prepared) -> tuple[LatentBarrier, NDArray[np.float64]]:

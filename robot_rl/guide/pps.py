@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from data.config import to_dict
 from data.statistics import compute_statistics
 from policies.flow_config import TASK, FlowConfig
 from policies.policy import require_chunk_policy
@@ -19,11 +17,8 @@ from robot_rl.guide.proxy import Proxy
 from robot_rl.guide.proxy_fit import ProxyFit, fit_reference, fit_task, path_error, watch_paths
 from robot_rl.guide.proxy_steering import Form, ProxySteering
 from robot_rl.method_config import MethodConfig
-from robot_rl.methods import load_base
-from robot_rl.parts import save_refiner
+from robot_rl.one_pass import OnePass, refine_in_one_pass
 from robot_rl.refiner import Refiner
-from robot_rl.runs import RunDirectory
-from robot_rl.threads import one_torch_thread
 from robot_rl.train.windows import End, TensorWindows, split
 
 if TYPE_CHECKING:
@@ -97,20 +92,12 @@ def pps(config: PpsConfig) -> Path:
         RuntimeError: if the base's hash changed during the run.
         PolicyError: if the base keeps its denoising closed.
     """
-    settings = to_dict(replace(config, resume=False, wandb=False))
-    directory = RunDirectory.create(
-        config.out, settings, kind="pps", resume=config.resume, wandb=config.wandb
-    )
-    with directory as run, one_torch_thread():
-        if not (run.path / "result.json").exists():
-            _run(config, run)
-        return run.path
+    return refine_in_one_pass(config, "pps", _work)
 
 
-def _run(config: PpsConfig, run: RunDirectory) -> None:
-    started = time.monotonic()
-    policy = require_chunk_policy(load_base(config, "pps"), "proxy steering")
-    before = policy.hash()
+def _work(here: OnePass[PpsConfig]) -> tuple[Refiner, dict[str, Any]]:
+    config, run = here.config, here.run
+    policy = require_chunk_policy(here.policy, "proxy steering")
     data = read_data(policy, config.data, also=[key for key in config.inputs if key != TASK])
     parts = split(data.trajectories, share=config.holdout, horizon=policy.spec.horizon, seed=config.seed)
     windows, held = (_windows(config, policy, part) for part in (parts.train, parts.held))
@@ -145,22 +132,8 @@ def _run(config: PpsConfig, run: RunDirectory) -> None:
         seed=config.seed + 1,
     )
     hook = ProxySteering(reference, task, gamma=config.gamma, cap=config.cap, form=config.form)
-    facts = {"task": config.task, "method": "pps", "policy": str(config.policy)}
-    saved = save_refiner(run.path / "refiner", Refiner(hooks=(hook,), base_hash=before), facts)
-    if (after := policy.hash()) != before:
-        raise RuntimeError(f"The base changed during the run: {before} before, {after} after.")
-    run.write_json(
-        "result.json",
-        {
-            "demonstrations": len(data.trajectories),
-            "held_out": parts.text,
-            "path_error": error,
-            "base_hash_before": before,
-            "base_hash_after": after,
-            "refiner_version": saved.version,
-            "wall_seconds": time.monotonic() - started,
-        },
-    )
+    facts = {"demonstrations": len(data.trajectories), "held_out": parts.text, "path_error": error}
+    return here.save(Refiner(hooks=(hook,))), facts
 
 
 def _windows(config: PpsConfig, policy: ChunkPolicy, trajectories: Sequence[Trajectory]) -> TensorWindows:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from data.config import to_dict
 from robot_rl.guide.real_time import RealTimeChunking, RealTimeConfig
 from robot_rl.method_config import MethodConfig
-from robot_rl.methods import load_base
-from robot_rl.parts import save_refiner
+from robot_rl.one_pass import refine_in_one_pass
 from robot_rl.refiner import Refiner
-from robot_rl.runs import RunDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,10 +34,5 @@ def make_real_time(config: RealTimeMethodConfig) -> Path:
     Raises:
         PolicyError: The policy keeps its denoising closed.
     """
-    settings = to_dict(replace(config, resume=False, wandb=False))
-    with RunDirectory.create(config.out, settings, kind="rtc", resume=config.resume) as run:
-        policy = load_base(config, "rtc")
-        refiner = Refiner(hooks=(RealTimeChunking(config.chunking),), base_hash=policy.hash())
-        saved = save_refiner(run.path / "refiner", refiner, {"policy": str(config.policy)})
-        run.write_json("result.json", {"refiner_version": saved.version, "base_hash": refiner.base_hash})
-    return run.path
+    hook = RealTimeChunking(config.chunking)
+    return refine_in_one_pass(config, "rtc", lambda here: (here.save(Refiner(hooks=(hook,))), {}))

@@ -19,7 +19,7 @@ def collect(tmp_path):
     config = GuideConfig(policy=tmp_path, out=tmp_path, data=tmp_path, task=TOY, rows=4, seed=3)
 
     def run(folder: Path, waves: int = 10, successes: int | None = 2):
-        collector = Collector(config, policy, folder)
+        collector = Collector(config, policy, folder, config.rows)
         store = collector.store(folder / "kept")
         found = collector.collect(store, waves, lambda _: Refiner(), name="test", successes=successes)
         return store, found, collector.run(Refiner())

@@ -9,10 +9,10 @@ import pytest
 
 from policies.checkpoint import load
 from robot_rl.critics.chunk_fit import ChunkFit
-from robot_rl.guide import critic_method
 from robot_rl.guide.critic_guidance import CriticGuidance
 from robot_rl.guide.critic_method import CriticConfig, refine_by_value
 from robot_rl.parts import load_refiner
+from robot_rl.rollouts import Rollouts
 from robot_rl.select.best_of import BestOf
 from tests.robot_rl.toy import TOY, save_toy_policy
 
@@ -51,7 +51,7 @@ def test_it_leaves_a_selector_when_asked(config):
 
 def test_interrupted_in_the_rollouts_it_ends_alike(config, run, monkeypatch):
     again = replace(config, out=config.out.parent / "again")
-    real, calls = critic_method.Rollouts.wave, []
+    real, calls = Rollouts.run, []
 
     def stops(self, number, refiner):
         calls.append(number)
@@ -60,7 +60,7 @@ def test_interrupted_in_the_rollouts_it_ends_alike(config, run, monkeypatch):
         return real(self, number, refiner)
 
     with monkeypatch.context() as patch:
-        patch.setattr(critic_method.Rollouts, "wave", stops)
+        patch.setattr(Rollouts, "run", stops)
         with pytest.raises(KeyboardInterrupt):
             refine_by_value(again)
     assert load_refiner(refine_by_value(replace(again, resume=True))).version == load_refiner(run).version

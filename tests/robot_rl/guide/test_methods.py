@@ -13,6 +13,7 @@ from data.store import EpisodeStore
 from policies.checkpoint import load
 from policies.flow_config import FlowConfig
 from policies.policy import PolicyError
+from robot_rl import one_pass
 from robot_rl.collect import CollectConfig, collect
 from robot_rl.control import run_wave
 from robot_rl.evaluate import EvaluateConfig, evaluate
@@ -208,7 +209,7 @@ def test_a_policy_that_is_closed_or_cannot_be_saved_is_refused(trained, tmp_path
     for name in ("lpb", "reguide"):
         with pytest.raises(PolicyError, match="opens its denoising"):
             methods.check_base(RampPolicy(), methods.find(name))
-    monkeypatch.setattr(absorbing, "load_base", lambda *_: RampPolicy())
+    monkeypatch.setattr(one_pass, "load_base", lambda *_: RampPolicy())
     with pytest.raises(TypeError, match="cannot be a refiner's student"):
         reguide(absorb_config(trained, tmp_path / "run"))
     with pytest.raises(TypeError, match="how to train one like it is not known"):
