@@ -10,21 +10,27 @@ from typing import Any
 from data.config import from_dict, to_dict
 from robot_rl.evaluate import EvaluateConfig, evaluate
 from robot_rl.methods import Method, find
+from robot_rl.study.bases import Cloned, Recorded, demonstrations, read_table
+from robot_rl.study.bases import base as cloned_base
 from robot_rl.study.plan import Cell, StudyError
 from robot_rl.task_settings import read_settings
 
 OWN = frozenset({"out", "task", "seed", "options", "shifts", "cameras", "resume"})
 """Fields of a refinement that the cell itself determines."""
+FURTHER = frozenset({"method", "base", "evaluation"})
+"""Parameters of a refinement that are no fields of its configuration."""
 SEED = "{seed}"
 """Stands for the training seed in any text among the parameters, such as the folder of a base."""
+SHELF = "shelf"
+"""Folder beside those of the cells for demonstrations and bases that they share."""
 
 
-def base(cell: Cell, out: Path) -> Mapping[str, Any]:  # noqa: ARG001 - nothing is kept between attempts
-    """The frozen base alone; parameters are ``policy``, its folder, and ``device``."""
+def base(cell: Cell, out: Path) -> Mapping[str, Any]:
+    """The frozen base alone; parameters are ``policy`` or ``base``, see `refined`, and ``device``."""
     parameters = _parameters(cell)
-    if unknown := sorted(parameters.keys() - {"policy", "device", "evaluation"}):
-        raise StudyError(f"parameters {unknown} mean nothing to the base alone: it has device, policy")
-    return _evaluation(cell, parameters, None)
+    if unknown := sorted(parameters.keys() - {"policy", "base", "device", "evaluation"}):
+        raise StudyError(f"parameters {unknown} mean nothing to the base alone: it has base, device, policy")
+    return _evaluation(cell, _with_base(cell, out.parent / SHELF, parameters), None)
 
 
 def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
@@ -35,8 +41,12 @@ def residual(cell: Cell, out: Path) -> Mapping[str, Any]:
 def refined(cell: Cell, out: Path) -> Mapping[str, Any]:
     """Any refinement, evaluated on the cell's seeds.
 
-    Parameters: ``method``, as ``robot-rl refine`` takes it; ``policy``; ``evaluation``, a table of further
-    fields of `EvaluateConfig`, such as ``{ gain = 0.0 }``; others are fields of the method's configuration.
+    Parameters: ``method``, as ``robot-rl refine`` takes it; ``policy``, or ``base``, a table of
+    `robot_rl.study.bases.Cloned`, from which the cells of a training seed clone one base; ``evaluation``, a
+    table of further fields of `EvaluateConfig`, such as ``{ gain = 0.0 }``; others are fields of the method's
+    configuration. Where that has ``data`` and the file does not, the base's demonstrations are given; a table
+    there is one of `robot_rl.study.bases.Recorded`. ``evaluation.options`` go over the task's, where it is
+    evaluated in another variant than it learned in.
     """
     return _refined(cell, out, _parameters(cell))
 
@@ -64,6 +74,21 @@ def _parameters(cell: Cell) -> dict[str, Any]:
     }
 
 
+def _with_base(cell: Cell, shelf: Path, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Make what the tables ``base`` and ``data`` ask for; in their place stand ``policy`` and ``data``."""
+    made = dict(parameters)
+    if isinstance(made.get("data"), Mapping):
+        made["data"] = str(demonstrations(cell, shelf, read_table(Recorded, "data", made["data"])))
+    if "base" not in made:
+        return made
+    if "policy" in made:
+        raise StudyError("parameters name base and policy: a cell clones its base, or has it from a folder")
+    wanted = read_table(Cloned, "base", made.pop("base"))
+    made["policy"] = str(cloned_base(cell, shelf, wanted))
+    made.setdefault("data", str(demonstrations(cell, shelf, wanted.recorded)))
+    return made
+
+
 def _method(parameters: Mapping[str, Any]) -> Method:
     try:
         return find(parameters["method"])
@@ -76,14 +101,15 @@ def _method(parameters: Mapping[str, Any]) -> Method:
 def _refined(cell: Cell, out: Path, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     method = _method(parameters)
     kind = method.config_class()
-    given = {name: value for name, value in parameters.items() if name not in {"method", "evaluation"}}
-    if own := sorted(given.keys() & OWN):
+    if own := sorted(parameters.keys() & OWN):
         raise StudyError(f"parameters {own} follow from the study itself: remove them from the file")
     fields = {field.name for field in dataclasses.fields(kind)} - OWN
-    if unknown := sorted(given.keys() - fields):
+    if unknown := sorted(parameters.keys() - fields - FURTHER):
         raise StudyError(
             f"parameters {unknown} are none of {kind.__name__}: it has {', '.join(sorted(fields))}"
         )
+    parameters = _with_base(cell, out.parent / SHELF, parameters)
+    given = {name: value for name, value in parameters.items() if name in fields}
     place = {
         "out": str(out / "refined"),
         "task": cell.task,
@@ -102,8 +128,9 @@ def _evaluation(cell: Cell, parameters: Mapping[str, Any], refiner: Path | None)
     if not parameters.get("policy"):
         raise StudyError("the parameter policy is missing: give the folder of the base")
     further = parameters.get("evaluation", {})
-    if own := sorted(further.keys() & {"policy", "refiner", "task", "episodes", "seed", *OWN}):
+    if own := sorted(further.keys() & ({"policy", "refiner", "episodes", *OWN} - {"options"})):
         raise StudyError(f"evaluation names {own}, which follow from the study itself: remove them")
+    options = {**cell.options, **further.get("options", {})}
     config = from_dict(
         EvaluateConfig,
         {
@@ -111,7 +138,7 @@ def _evaluation(cell: Cell, parameters: Mapping[str, Any], refiner: Path | None)
             "policy": parameters["policy"],
             "refiner": [] if refiner is None else [str(refiner)],
             "task": cell.task,
-            **to_dict(read_settings(cell.options)),
+            **to_dict(read_settings(options)),
             "episodes": cell.episodes,
             "seed": cell.first_seed,
             "workers": 1,
