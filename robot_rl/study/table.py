@@ -16,6 +16,9 @@ from robot_rl.study.plan import PLAIN, Study, StudyError, cells, study_folder
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_ACTIVE = ".active_share"
+"""End of the names of facts that say how often a hook acted."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -53,6 +56,18 @@ class Row:
         """Median control steps of successful episodes."""
         steps = [s for cell in self.cells for s, good in zip(cell.steps, cell.outcomes, strict=True) if good]
         return f"{np.median(steps):.0f}" if steps else "-"
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """How often each hook acted, by its name: the mean over training seeds of the share of steps."""
+        ends = _ACTIVE
+        names = sorted({name for cell in self.cells for name in cell.facts if name.endswith(ends)})
+        return {
+            name.removesuffix(ends): float(
+                np.mean([cell.facts[name] for cell in self.cells if name in cell.facts])
+            )
+            for name in names
+        }
 
     @property
     def name(self) -> str:
@@ -118,7 +133,9 @@ def _standing(study: Study, done: int, total: int) -> str:
 
 def _table(study: Study, rows: Sequence[Row]) -> Iterator[str]:
     compare = study.tier == 1
+    hooks = sorted({name for row in rows for name in row.shares})
     header = ["method, arm", "success", "95 % interval", "per training seed", "median steps"]
+    header += [f"steps with {name}" for name in hooks]
     header += [f"minus {rows[0].name}", "different?"] if compare else []
     yield "| " + " | ".join(header) + " |"
     yield "|" + "---|" * len(header)
@@ -126,6 +143,7 @@ def _table(study: Study, rows: Sequence[Row]) -> Iterator[str]:
         low, high = row.interval
         fields = [row.name, _percent(row.rate), f"{_percent(low)} to {_percent(high)}"]
         fields += [", ".join(_percent(rate) for rate in row.rates), row.median_steps]
+        fields += [_percent(row.shares[name]) if name in row.shares else "" for name in hooks]
         fields += _comparison(rows[0], row) if compare else []
         yield "| " + " | ".join(fields) + " |"
 

@@ -199,6 +199,22 @@ def test_a_tier_2_table_claims_no_ordering(tmp_path):
     assert "minus" not in text
 
 
+ARMS_WITH_CONTROL = (Arm("a"), Arm("b", {"share": 0.8}, control=True))
+
+
+def test_a_table_says_how_often_each_hook_acted(tmp_path):
+    """The mean over training seeds; empty for a row without that hook."""
+    made = finish(study(tmp_path, tier=1, seeds=(0, 1, 2), episodes=300, arms=ARMS_WITH_CONTROL))
+    for cell, share in zip((one for one in cells(made) if one.arm == "a"), (0.1, 0.2, 0.6), strict=True):
+        file = path_of(cell, made.results)
+        content = json.loads(file.read_text())
+        file.write_text(json.dumps(content | {"facts": {"lpb.active_share": share}}))
+    header, _, first, second = write_table(made)[0].read_text().splitlines()[6:10]
+    column = header.split(" | ").index("steps with lpb")
+    assert first.split(" | ")[column] == "30.0 %"
+    assert second.split(" | ")[column] == ""
+
+
 def test_an_unfinished_study_says_so_and_an_empty_one_makes_no_table(tmp_path):
     made = study(tmp_path)
     with pytest.raises(StudyError, match="no finished cell"):
