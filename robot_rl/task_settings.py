@@ -13,7 +13,7 @@ class TaskSettings:
     """What the constructor of a task is given; the part that all commands with a task have in common."""
 
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
-    """options of the task's constructor, name and value in turn"""
+    """options of the task's constructor, name and value in turn; several names as one value with commas"""
     shifts: Shifts = NO_SHIFTS
     """how the simulated hardware differs from the ideal one"""
     cameras: tuple[str, ...] = ()
@@ -44,10 +44,17 @@ def read_settings(options: Mapping[str, Any]) -> TaskSettings:
 
     Args:
         options: options of the task's constructor; ``shifts`` may be a table of `Shifts`, ``cameras`` a list.
+            Another list of names becomes what the command line gives: one text with commas.
 
     Raises:
         ValueError: for an unknown shift, or one that is out of range.
         TypeError: for a value of another type.
     """
     typed = {name: options[name] for name in ("shifts", "cameras") if name in options}
-    return from_dict(TaskSettings, {"options": {k: v for k, v in options.items() if k not in typed}, **typed})
+    own = {name: _joined(value) for name, value in options.items() if name not in typed}
+    return from_dict(TaskSettings, {"options": own, **typed})
+
+
+def _joined(value: Any) -> Any:  # noqa: ANN401 - whatever is no list of names is judged by its type
+    names = isinstance(value, list | tuple) and value and all(isinstance(name, str) for name in value)
+    return ",".join(value) if names else value

@@ -15,13 +15,14 @@ from sim.pick_place_expert import PickPlaceExpert
 from sim.tactile import ContactTouch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from sim.task import Observation
 
 BINS = ("red", "blue")
+TOLD = ("drawn", "other")
 OPEN_M = 0.08
 BENCH_M = 0.48
 _CAN_HALF_M = 0.04
@@ -36,9 +37,7 @@ class PickPlace(ArmTask):
     Success: the can stands or lies in the named bin, is not held, and has come to rest. Letting it come to
     rest in the other bin, or drop below the bench, ends the episode without success.
 
-    Args:
-        **options: `shifts`, `cameras`, `image_size`, `render_mode`; see `ArmTask`. Reset options: `bin` (red
-            or blue).
+    Reset options: `bin` (red or blue), whatever `bins` says.
     """
 
     max_steps = 200
@@ -63,7 +62,29 @@ class PickPlace(ArmTask):
         20.0,
     )
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - handed on
+    def __init__(
+        self,
+        *,
+        bins: Sequence[str] | str = BINS,
+        told: str = "drawn",
+        **options: Any,  # noqa: ANN401 - handed on
+    ) -> None:
+        """Build the task.
+
+        Args:
+            bins: the bins of which one is drawn at a reset, as a sequence or as text with commas. A seed with
+                one bin differs from the same seed with both in nothing but the bin.
+            told: which bin the text names: the `drawn` one, in which the can belongs, or the `other` one. The
+                second is a control: whoever reads the text must fail.
+            **options: `shifts`, `cameras`, `image_size`, `render_mode`; see `ArmTask`.
+
+        Raises:
+            ValueError: for another bin or none, another `told`, or as `ArmTask` says.
+        """
+        self._bins = _some_bins(bins)
+        if told not in TOLD:
+            raise ValueError(f"told is {told!r}; allowed: {', '.join(TOLD)}.")
+        self._told = told
         model = load_model("pick_place.xml")
         super().__init__(model, ContactTouch(model), control=FREE_MOTION, **options)
         self._can = self.model.body("can").id
@@ -72,8 +93,8 @@ class PickPlace(ArmTask):
 
     def _begin(self, options: Mapping[str, Any]) -> None:
         rng = self.np_random
-        chosen = BINS[int(rng.integers(2))]
-        chosen = options.get("bin", chosen)
+        drawn = BINS[int(rng.integers(len(BINS)))]  # of all, so that a seed keeps its scene
+        chosen = options.get("bin", drawn if drawn in self._bins else self._bins[0])
         if chosen not in BINS:
             raise ValueError(f"reset option bin is {chosen!r}; allowed: {', '.join(BINS)}.")
         self.memory["bin"] = np.array(BINS.index(chosen))
@@ -88,7 +109,8 @@ class PickPlace(ArmTask):
         self.run_physics(joints, OPEN_M)
 
     def _restored(self) -> None:
-        self.task_text = f"put the can into the {BINS[int(self.memory['bin'])]} bin"
+        drawn = int(self.memory["bin"])
+        self.task_text = f"put the can into the {BINS[drawn if self._told == 'drawn' else 1 - drawn]} bin"
 
     def _advance(self, action: NDArray[np.float64]) -> None:
         now = self.delayed(action)
@@ -129,7 +151,7 @@ class PickPlace(ArmTask):
 
     @property
     def bin_position(self) -> NDArray[np.float64]:
-        """True centre of the named bin's floor (3,), base frame, m."""
+        """True centre of the floor of the bin that the can belongs in (3,), base frame, m."""
         centre: NDArray[np.float64] = self.data.mocap_pos[int(self.memory["bin"])].copy()
         return centre
 
@@ -141,3 +163,10 @@ class PickPlace(ArmTask):
     def expert(self, seed: int) -> PickPlaceExpert:
         """Return a scripted demonstrator that knows where everything is."""
         return PickPlaceExpert(self, seed)
+
+
+def _some_bins(bins: Sequence[str] | str) -> tuple[str, ...]:
+    names = tuple(bins.split(",") if isinstance(bins, str) else bins)
+    if not names or any(name not in BINS for name in names):
+        raise ValueError(f"bins is {bins!r}; allowed: one or more of {', '.join(BINS)}.")
+    return names

@@ -42,6 +42,12 @@ def test_the_file_of_a_study_sets_shifts_and_cameras_beside_the_options():
     assert settings == TaskSettings(options={"limit": 3}, shifts=HEAVY, cameras=("front",))
 
 
+def test_a_list_of_names_is_what_the_command_line_says_with_commas():
+    file = 'options = { bins = ["red", "blue"], told = "other" }'
+    settings = read_settings(tomllib.loads(file)["options"])
+    assert settings == parse(TaskSettings, ["--options", "bins", "red,blue", "told", "other"], "x")
+
+
 @pytest.mark.parametrize(
     "options", [{"shifts": {"payload": 0.3}}, {"shifts": 3}, {"cameras": "front"}, {"a": [1]}]
 )

@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import pytest
 
@@ -18,8 +20,9 @@ def run(env, expert, stop=lambda env: False):
             return observation, terminated, info
 
 
-def test_keeps_the_contract():
-    check_task(PickPlace)
+@pytest.mark.parametrize("options", [{}, {"bins": ("blue",), "told": "other"}])
+def test_keeps_the_contract(options):
+    check_task(functools.partial(PickPlace, **options))
 
 
 def test_text_names_the_bin_and_survives_restore(env):
@@ -40,6 +43,64 @@ def test_both_bins_are_drawn(env):
         env.reset(seed=seed)
         texts.add(env.task_text)
     assert len(texts) == 2
+
+
+@pytest.mark.parametrize("bins", ["blue", ["blue"], ("blue",)])
+def test_one_bin_is_drawn_and_nothing_else_of_the_scene_changes(env, bins):
+    one = sim.make("pick-place", bins=bins)
+    for seed in range(6):
+        both, only = env.reset(seed=seed)[0], one.reset(seed=seed)[0]
+        assert one.task_text == "put the can into the blue bin"
+        for key, value in both.items():
+            np.testing.assert_array_equal(only[key], value)
+
+
+@pytest.mark.parametrize("bins", ["blue,red", ("red", "blue")])
+def test_both_bins_in_any_order_are_the_default(env, bins):
+    both = sim.make("pick-place", bins=bins)
+    for seed in range(6):
+        env.reset(seed=seed)
+        both.reset(seed=seed)
+        assert both.task_text == env.task_text
+
+
+def test_seeds_keep_their_bins():
+    texts = []
+    env = sim.make("pick-place")
+    for seed in range(8):
+        env.reset(seed=seed)
+        texts.append(env.task_text.split()[-2])
+    assert texts == ["blue", "red", "blue", "blue", "blue", "blue", "red", "blue"]
+
+
+def test_the_wrong_text_names_the_other_bin_while_success_stays_with_the_drawn_one():
+    lied_to = sim.make("pick-place", bins="red", told="other")
+    lied_to.reset(seed=0)
+    assert lied_to.task_text == "put the can into the blue bin"
+    _, terminated, info = run(lied_to, lied_to.expert(0))
+    assert terminated
+    assert info["success"]
+    assert info["in_red"]
+    state = lied_to.save()
+    lied_to.reset(seed=0, options={"bin": "blue"})
+    assert lied_to.task_text == "put the can into the red bin"
+    lied_to.restore(state)
+    assert lied_to.task_text == "put the can into the blue bin"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bins": ("red", "green")}, r"bins is \('red', 'green'\); allowed: one or more of red, blue"),
+        ({"bins": ()}, r"bins is \(\); allowed"),
+        ({"bins": ""}, "bins is ''; allowed"),
+        ({"told": "nothing"}, "told is 'nothing'; allowed: drawn, other"),
+        ({"bin": "red"}, "no option 'bin'; did you mean"),
+    ],
+)
+def test_other_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        sim.make("pick-place", **options)
 
 
 def test_expert_succeeds(env):
