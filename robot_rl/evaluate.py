@@ -100,6 +100,29 @@ class EvaluateConfig(TaskSettings):
 
 
 @dataclass(frozen=True)
+class Rate:
+    """How many of some episodes succeeded."""
+
+    episodes: int
+    successes: int
+
+    @property
+    def success_rate(self) -> float:
+        """Share of successful episodes."""
+        return self.successes / self.episodes
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % Wilson interval of the success rate."""
+        return wilson_interval(self.successes, self.episodes)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, an entry of ``by_text`` in ``evaluate --json``."""
+        own = {"episodes": self.episodes, "successes": self.successes}
+        return {**own, "success_rate": self.success_rate, "interval": list(self.interval)}
+
+
+@dataclass(frozen=True)
 class EvaluationResult:
     """What :func:`evaluate` found."""
 
@@ -114,12 +137,24 @@ class EvaluationResult:
     @property
     def success_rate(self) -> float:
         """Share of successful episodes."""
-        return sum(self.outcomes) / len(self.episodes)
+        return self._rate.success_rate
 
     @property
     def interval(self) -> tuple[float, float]:
         """95 % Wilson interval of the success rate."""
-        return wilson_interval(sum(self.outcomes), len(self.episodes))
+        return self._rate.interval
+
+    @property
+    def by_text(self) -> dict[str, Rate]:
+        """What became of each task, by the text that the policy was told, in the texts' order."""
+        texts: dict[str, list[bool]] = {}
+        for episode in self.episodes:
+            texts.setdefault(episode.text, []).append(episode.success)
+        return {text: Rate(len(texts[text]), sum(texts[text])) for text in sorted(texts)}
+
+    @property
+    def _rate(self) -> Rate:
+        return Rate(len(self.episodes), sum(self.outcomes))
 
     @property
     def outcomes(self) -> list[bool]:
@@ -133,6 +168,7 @@ class EvaluationResult:
         return {
             "success_rate": self.success_rate,
             "interval": list(self.interval),
+            "by_text": {text: rate.to_json() for text, rate in self.by_text.items()},
             "episodes": [episode.to_json() for episode in self.episodes],
             "median_steps_to_success": statistics.median(solved) if solved else None,
             "timing": {

@@ -22,13 +22,16 @@ class EpisodeResult:
     success: bool
     steps: int
     """control steps until the episode ended"""
+    text: str
+    """the task in words, as the policy was told"""
     facts: Mapping[str, float] = field(default_factory=dict)
     """the task's diagnostics at the end, the largest contact force in N where it is measured, and the share
     of steps in which each hook that says so was active"""
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values: seed, success, steps and the facts side by side."""
-        return {"seed": self.seed, "success": self.success, "steps": self.steps, **self.facts}
+        """JSON values: seed, success, steps, text and the facts side by side."""
+        own = {"seed": self.seed, "success": self.success, "steps": self.steps, "text": self.text}
+        return {**own, **self.facts}
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def summarise(episode: "Episode") -> EpisodeResult:
     if "contact_force_n" in episode.extra:
         facts["max_contact_force_n"] = float(episode.extra["contact_force_n"].max())
     facts |= {f"{key}_share": float(v.mean()) for key, v in episode.extra.items() if key.endswith(".active")}
-    return EpisodeResult(episode.seed, episode.success, len(episode), facts)
+    return EpisodeResult(episode.seed, episode.success, len(episode), episode.task, facts)
 
 
 def _is_number(value: object) -> bool:

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 
 from robot_rl.cli import COMMANDS, main
 from robot_rl.cli.output import say
-from tests.robot_rl.toy import TOY, save_toy_policy
+from tests.robot_rl.toy import TOY, TWO_TOYS, save_toy_policy
 
 
 def test_help_names_every_command_and_needs_no_torch():
@@ -102,6 +103,15 @@ def test_collect_and_evaluate_end_to_end(tmp_path, capsys):
     assert main(["evaluate", *common, "--policy", policy, "--seed", "5", "--json", str(out)]) == 0
     assert "of 3 episodes succeeded (95 % interval" in capsys.readouterr().out
     assert [row["seed"] for row in json.loads(out.read_text())["episodes"]] == [5, 6, 7]
+
+
+def test_evaluate_prints_a_line_per_text_where_there_are_several(tmp_path, capsys):
+    policy = str(save_toy_policy(tmp_path / "policy"))
+    asked = ["evaluate", "--policy", policy, "--episodes", "12", "--workers", "1"]
+    for task, texts in ((TOY, []), (TWO_TOYS, ["left", "right"])):
+        assert main([*asked, "--task", task]) == 0
+        said = capsys.readouterr().out
+        assert re.findall(r"come from the (left|right): \d+\.\d% of \d+ episodes \(95", said) == texts
 
 
 def test_view_writes_a_recording_where_there_is_no_display(tmp_path, monkeypatch, capsys):

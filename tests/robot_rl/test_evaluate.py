@@ -8,9 +8,10 @@ from data.config import from_dict, to_dict
 from data.records import equal
 from data.store import EpisodeStore
 from robot_rl.evaluate import EvaluateConfig, evaluate, record_episodes
+from robot_rl.statistics import wilson_interval
 from robot_rl.waves import split_waves
 from sim.shifts import Shifts
-from tests.robot_rl.toy import TOY, save_toy_policy
+from tests.robot_rl.toy import TOY, TWO_TOYS, Toy, save_toy_policy
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,25 @@ def test_json_has_the_documented_shape(config, alone, tmp_path):
     assert content["timing"]["env_steps"] == sum(row["steps"] for row in content["episodes"])
     assert content["base_hash"] == result.base_hash
     assert content["versions"]["python"]
+
+
+def test_one_text_has_the_rate_of_all(alone):
+    (rate,) = alone.by_text.values()
+    assert list(alone.by_text) == [Toy.task_text]
+    assert (rate.success_rate, rate.interval) == (alone.success_rate, alone.interval)
+
+
+def test_each_text_is_counted_with_its_own_interval(config, alone, tmp_path):
+    told = evaluate(dataclasses.replace(config, task=TWO_TOYS, json=tmp_path / "out.json"))
+    assert told.outcomes == alone.outcomes
+    content = json.loads((tmp_path / "out.json").read_text())
+    assert list(content["by_text"]) == ["come from the left", "come from the right"]
+    for text, found in content["by_text"].items():
+        outcomes = [row["success"] for row in content["episodes"] if row["text"] == text]
+        assert (found["episodes"], found["successes"]) == (len(outcomes), sum(outcomes))
+        assert found["success_rate"] == sum(outcomes) / len(outcomes)
+        assert found["interval"] == list(wilson_interval(sum(outcomes), len(outcomes)))
+    assert sum(found["episodes"] for found in content["by_text"].values()) == 21
 
 
 def test_recorded_episodes_are_those_that_were_counted(config, alone, tmp_path):

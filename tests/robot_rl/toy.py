@@ -85,3 +85,15 @@ def save_toy_policy(folder):
     policy.fit(compute_statistics(samples))
     save(policy, folder)
     return folder
+
+
+class TwoToys(Toy):
+    """The same point, told to go there from the left or from the right, whichever side it starts on."""
+
+    def reset(self, *, seed=None, options=None):
+        found = super().reset(seed=seed, options=options)
+        self.task_text = f"come from the {'left' if self.x[0] < 0 else 'right'}"
+        return found
+
+
+TWO_TOYS = "tests.robot_rl.toy:TwoToys"
