@@ -61,6 +61,7 @@ class DenoiseHook:
         order: place among composed hooks, lowest first: classifier-free guidance 10, proxy steering 20,
             latent guidance 30, critic guidance 40, anything else 50, real-time chunking 100.
         keys: observation keys that the hook reads besides the policy's own; they are in the request then.
+            "task" is the text.
     """
 
     keys: tuple[str, ...] = ()

@@ -203,7 +203,9 @@ class RemotePolicy(AnsweringPolicy):
             )
         supports = replace(spec.supports, velocity=False, gradients=False)
         known = {**spec.features, **{key: features[key] for key in more}}
-        return replace(spec, features=known, supports=supports)
+        # The guidance may read the task's text where the policy does not.
+        reads_task = spec.reads_task or "task" in self._hello["keys"]
+        return replace(spec, features=known, supports=supports, reads_task=reads_task)
 
     def _message(
         self, request: ChunkRequest, noise: Tensor | None, condition: Condition, number: int

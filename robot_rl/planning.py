@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from policies.answering import Answer, AnsweringPolicy
+from policies.flow_config import TASK
 from policies.noise import draw_noise
 from policies.policy import PolicyError, require_chunk_policy
 from policies.request import ChunkRequest
@@ -157,23 +158,25 @@ def _info(hooks: Sequence[DenoiseHook]) -> dict[str, NDArray[Any]]:
 
 
 def keys_read(spec: PolicySpec, refiner: Refiner) -> list[str]:
-    """What policy, noise policy and hooks read."""
-    chosen = refiner.noise.keys if refiner.noise is not None else ()
-    guided = (key for hook in refiner.hooks for key in hook.keys)
-    return list(dict.fromkeys([*spec.features, *chosen, *guided]))
+    """What policy, noise policy, hooks and selector read; the task's text last, if it is among it."""
+    parts = [part for part in (refiner.noise, *refiner.hooks, refiner.select) if part is not None]
+    keys = dict.fromkeys([*spec.features, *(key for part in parts for key in part.keys)])
+    text = spec.reads_task or TASK in keys
+    return [*(key for key in keys if key != TASK), *([TASK] if text else [])]
 
 
 def _observation(
     spec: PolicySpec, past: Sequence[Mapping[str, NDArray[Any]]], tasks: Sequence[str], keys: Sequence[str]
 ) -> dict[str, Any]:
     """Observations as policy and hooks read them: (B, n_obs_steps, ...) by key, and the task texts."""
-    require_keys(past[-1], keys, who="The policy's guidance")
+    seen = [key for key in keys if key != TASK]
+    require_keys(past[-1], seen, who="The policy's guidance")
     window = [past[0]] * (spec.observation_steps - len(past)) + list(past)
     observation: dict[str, Any] = {
-        key: torch.from_numpy(np.stack([frame[key] for frame in window], axis=1)) for key in keys
+        key: torch.from_numpy(np.stack([frame[key] for frame in window], axis=1)) for key in seen
     }
-    if spec.reads_task:
-        observation["task"] = list(tasks)
+    if TASK in keys:
+        observation[TASK] = list(tasks)
     return observation
 
 

@@ -19,6 +19,7 @@ from robot_rl.guide.proxy_steering import Form, ProxySteering
 from robot_rl.method_config import MethodConfig
 from robot_rl.one_pass import OnePass, refine_in_one_pass
 from robot_rl.refiner import Refiner
+from robot_rl.task_texts import TaskTexts
 from robot_rl.train.windows import End, TensorWindows, split
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class PpsConfig(MethodConfig):
     """demonstrations of the task: an episode store, a run of robot-rl collect, or a LeRobotDataset v3
     folder"""
     inputs: tuple[str, ...] = ()
-    """observation keys that the proxies read, also some that the base does not; the base's when empty"""
+    """observation keys that the proxies read, also some that the base does not; when empty the base's, and
+    the text ("task") too where the demonstrations have several"""
     hidden: int = 256
     """neurons per layer of a proxy"""
     layers: int = 3
@@ -152,7 +154,15 @@ def _proxy(
 ) -> Proxy:
     """An untrained proxy, with its inputs normalised by the demonstrations."""
     spec = policy.spec
-    inputs = config.inputs or (*spec.features, *((TASK,) if spec.reads_task else ()))
+    told = TaskTexts.of(windows.tasks, reads_task=spec.reads_task)
+    inputs = config.inputs or (*spec.features, *told.keys)
+    if told.size and TASK not in inputs:
+        logger.warning(
+            "the demonstrations are of %d tasks, but the proxies do not read the text and follow their mean: "
+            "add %s to the inputs",
+            told.size,
+            TASK,
+        )
     horizon, width = spec.noise_shape
     shape = FlowConfig(
         inputs=inputs,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import torch
 
-from policies.flow_config import TASK
 from policies.hooks import DenoiseHook, DenoiseState
 from robot_rl.guide.proxy import Proxy
 from robot_rl.learn.state_tensors import below
@@ -72,7 +71,7 @@ class ProxySteering(DenoiseHook):
         self.reference = reference.requires_grad_(False).eval()
         self.task = task.requires_grad_(False).eval()
         self.gamma, self.cap, self.form = gamma, cap, form
-        self.keys = tuple(key for key in task.config.inputs if key != TASK)
+        self.keys = task.config.inputs
         self._codes: tuple[Tensor, Tensor] | None = None
         self._real = 0
         self._shares: list[Tensor] = []

@@ -16,7 +16,8 @@ class NoisePolicy(ABC):
     """Chooses the initial noise of a chunk (DSRL, arXiv 2506.15799). Rows are independent.
 
     Attributes:
-        keys: Observations it reads; they are in the request whether the base reads them or not.
+        keys: Observations it reads; they are in the request whether the base reads them or not. "task" is
+            the text.
     """
 
     keys: tuple[str, ...] = ()

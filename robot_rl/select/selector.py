@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 
 class Selector(ABC):
-    """Chooses among candidate chunks (best-of-N; EXPO, arXiv 2507.07986). Rows are independent."""
+    """Chooses among candidate chunks (best-of-N; EXPO, arXiv 2507.07986). Rows are independent.
+
+    Attributes:
+        keys: observation keys that it reads besides the policy's own; they are in the request then.
+    """
+
+    keys: tuple[str, ...] = ()
 
     @abstractmethod
     def propose(

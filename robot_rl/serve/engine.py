@@ -87,8 +87,7 @@ class Engine:
             require_chunk_policy(self.policy, "guidance by hooks")
         if (refiner.noise or refiner.select) and not self._spec.supports.noise:
             raise ValueError(f"the refiner chooses noise, but policy {self._spec.name!r} takes none")
-        keys = keys_read(self._spec, refiner)
-        self._keys = [*keys, *(["task"] if self._spec.reads_task else [])]
+        self._keys = keys_read(self._spec, refiner)
         self._reader = RequestReader(self._spec, self._keys, most_rows)
         self._seconds: deque[float] = deque(maxlen=8)
         within = (self.policy.refiner_version, refiner.version)

@@ -130,6 +130,20 @@ def test_a_server_of_another_kind_is_refused(greeting, why):
         assert left.wait(60)  # the connection is closed, not left to the garbage collector
 
 
+@pytest.mark.parametrize("keys", [["observation.state"], ["observation.state", "task"]])
+def test_the_text_is_read_if_the_guidance_over_there_reads_it(keys):
+    greeting = wire.pack({**wire.unpack(engine().hello()), "keys": keys})
+
+    def talk(connection):
+        connection.send(greeting)
+        connection.recv()
+
+    with server(talk) as address:
+        policy = RemotePolicy(address)
+        assert policy.spec.reads_task == ("task" in keys)
+        policy.close()
+
+
 def test_a_lost_connection_is_opened_again_by_the_next_call():
     count = []
 

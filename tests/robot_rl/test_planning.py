@@ -15,6 +15,7 @@ from policies.noise import draw_noise
 from policies.policy import PolicyError, Supports
 from robot_rl.control import run_wave
 from robot_rl.noise.policy import NoisePolicy
+from robot_rl.planning import keys_read, plan_chunks
 from robot_rl.refiner import Refiner
 from robot_rl.select.selector import Selector
 from robot_rl.waves import summarise
@@ -141,3 +142,24 @@ def test_hooks_hear_of_each_episode_before_its_first_chunk_and_change_nothing_by
 def test_hooks_on_a_policy_whose_denoising_is_closed_are_refused():
     with pytest.raises(PolicyError, match="guidance by hooks"):
         run_wave([CountingEnv()], [0], RampPolicy(), Refiner(hooks=[Diary()]))
+
+
+@pytest.mark.parametrize(("part", "reads"), [("noise", Ones), ("select", LeastSum), ("hooks", Diary)])
+def test_a_part_is_told_the_task_where_the_base_is_not(part, reads, tmp_path):
+    policy = load(save_toy_policy(tmp_path / "policy"))
+    made = reads()
+    made.keys = ("task",)
+    refiner = Refiner(**{part: (made,) if part == "hooks" else made})
+    assert keys_read(policy.spec, Refiner()) == ["observation.state"]
+    assert keys_read(policy.spec, refiner) == ["observation.state", "task"]
+    observation = {"observation.state": np.zeros((2, 2), np.float32)}
+    told = []
+    encode = policy.encode
+    policy.encode = lambda seen, *more: told.append(seen.get("task")) or encode(seen, *more)
+    plan_chunks(
+        policy, refiner, past=[observation], tasks=["left", "right"], previous=None, delay=0,
+        generators=[np.random.default_rng(0), np.random.default_rng(1)], episode_ids=["a", "b"],
+        deterministic=True,
+    )  # fmt: skip
+    assert told
+    assert all(each == ["left", "right"] for each in told)

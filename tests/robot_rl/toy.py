@@ -18,17 +18,18 @@ class ToyExpert:
         self.env, self.random = env, np.random.default_rng(seed)
 
     def act(self):
-        return -self.env.x + self.random.normal(0.0, 0.01, 2)
+        return self.env.goal - self.env.x + self.random.normal(0.0, 0.01, 2)
 
 
 class Toy(gymnasium.Env):
-    """A point that should come near the origin within `limit` steps."""
+    """A point that should come near the goal, the origin, within `limit` steps."""
 
     features = FEATURES
     action_spec = ACTION_SPEC
     task_text = "go to the origin"
     max_steps = 12
     control_hz = 10.0
+    goal = np.zeros(2)
     observation_space = spaces.Dict({"observation.state": spaces.Box(-9, 9, (2,), np.float32)})
     action_space = spaces.Box(-0.2, 0.2, (2,), np.float32)
 
@@ -47,8 +48,8 @@ class Toy(gymnasium.Env):
     def step(self, action):
         self.x = self.x + self.action_spec.clip(action)
         self.steps += 1
-        near = bool(np.linalg.norm(self.x) < 0.4) and self.seed >= self.hopeless_seeds
-        distance = float(np.linalg.norm(self.x))
+        distance = float(np.linalg.norm(self.x - self.goal))
+        near = bool(distance < 0.4) and self.seed >= self.hopeless_seeds
         info = {"success": near, "contact_force_n": float(self.steps), "distance_m": distance}
         return self._see(), float(near), near, not near and self.steps >= self.limit, info
 
@@ -97,3 +98,21 @@ class TwoToys(Toy):
 
 
 TWO_TOYS = "tests.robot_rl.toy:TwoToys"
+
+
+class TwoGoals(Toy):
+    """Two goals, one of which the text names; nothing else that is observed does."""
+
+    def __init__(self, limit=20, hopeless_seeds=0, told="drawn"):
+        super().__init__(limit, hopeless_seeds)
+        self.told = told
+
+    def reset(self, *, seed=None, options=None):
+        found = super().reset(seed=seed, options=options)
+        side = self.np_random.integers(2)
+        self.goal = np.array([-0.8, 0.0] if side == 0 else [0.8, 0.0])
+        self.task_text = f"go to the {('left', 'right')[side if self.told == 'drawn' else 1 - side]} goal"
+        return found
+
+
+TWO_GOALS = "tests.robot_rl.toy:TwoGoals"

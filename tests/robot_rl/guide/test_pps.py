@@ -16,7 +16,7 @@ from robot_rl.control import run_wave
 from robot_rl.guide.pps import PpsConfig, pps
 from robot_rl.guide.proxy_fit import ProxyFit
 from robot_rl.parts import load_refiner
-from tests.robot_rl.toy import TOY, save_toy_policy
+from tests.robot_rl.toy import TOY, TWO_GOALS, save_toy_policy
 
 FIT = ProxyFit(steps=300, batch=64, warmup=20, average=0.9, checkpoint_steps=150)
 
@@ -59,6 +59,36 @@ def test_it_steers_a_base_that_knows_nothing_to_what_was_demonstrated(base, run)
 def test_chunks_of_other_observations_do_not(base, config, run):
     shuffled = pps(replace(config, out=config.out.parent / "shuffled", control="shuffled"))
     assert lateness(base, load_refiner(run)) < 0.7 * lateness(base, load_refiner(shuffled))
+
+
+@pytest.fixture(scope="module")
+def both(config):
+    demos = config.out.parent / "both"
+    collect(CollectConfig(out=demos, task=TWO_GOALS, episodes=40, workers=1))
+    return replace(config, data=demos, out=config.out.parent / "told", task=TWO_GOALS)
+
+
+def reached(base, refiner, **options):
+    """Share of 24 episodes of both tasks that came to the right goal."""
+    episodes = run_wave([sim.make(TWO_GOALS, **options) for _ in range(24)], range(24), load(base), refiner)
+    assert len({episode.task for episode in episodes}) == 2
+    return np.mean([episode.success for episode in episodes])
+
+
+def test_one_pair_of_proxies_serves_two_tasks_though_the_base_reads_no_text(base, both):
+    refiner = load_refiner(pps(both))
+    assert not load(base).spec.reads_task
+    assert refiner.hooks[0].keys == ("observation.state", "task")
+    assert reached(base, None) < 0.5
+    assert reached(base, refiner) > 0.8
+    assert reached(base, refiner, told="other") < 0.3
+
+
+def test_proxies_that_do_not_read_the_text_of_several_tasks_are_warned_of(both, caplog):
+    few = replace(FIT, steps=1, warmup=1, checkpoint_steps=1)
+    blind = replace(both, out=both.out.parent / "blind", inputs=("observation.state",), paths=16)
+    pps(replace(blind, reference=few, tuning=few))
+    assert "demonstrations are of 2 tasks, but the proxies do not read the text" in caplog.text
 
 
 def test_interrupted_it_ends_with_the_same_proxies(config, run, monkeypatch):
