@@ -15,7 +15,7 @@ from data.config import from_dict
 from policies.flow import FlowPolicy
 from robot_rl.base_policy import policy_for
 from robot_rl.guide.collecting import Collector
-from robot_rl.guide.phase_finding import find_phases
+from robot_rl.guide.phase_finding import find_phases_of_tasks
 from robot_rl.guide.phases import count_through, reached_share
 from robot_rl.guide.preparation import base_rollouts, prepare
 from robot_rl.guide.reguide import PhaseGuide
@@ -100,15 +100,20 @@ class _Rounds:
             return Refiner(student=student)
         config = self._config
         prepared = prepare(config, place / "dynamics", present, self._stores, config.data)
-        targets, _ = find_phases(prepared.frames, config.phases, config.seed)
+        targets = find_phases_of_tasks(prepared.frames, prepared.texts, config.phases, config.seed)
         span = present.spec.executed_steps
-        counted = count_through(prepared.frames, targets, config.phases, span)
+        counted = count_through(prepared.frames, targets, config.phases, span, prepared.texts)
         reached = reached_share(counted, config.phases.phases)
         known = {**prepared.check.to_json(), "demonstrations_counted_through": reached}
         self._facts.setdefault("models", []).append(known)
         scale = config.scale / float(targets.temperature.mean())
         hook = PhaseGuide(
-            prepared.model, targets, config.phases, scale=scale, guided_steps=config.guided_steps
+            prepared.model,
+            targets,
+            config.phases,
+            scale=scale,
+            guided_steps=config.guided_steps,
+            texts=prepared.texts,
         )
         refiner = Refiner(student=student, hooks=(hook,), base_hash=self._here.base_hash)
         return replace(refiner, version=version_of(refiner))

@@ -25,11 +25,12 @@ from torch import Tensor
 
 from robot_rl.guide.hook import GuideModel, LatentHook
 from robot_rl.learn.state_tensors import below
+from robot_rl.task_texts import TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jaxtyping import Float
+    from jaxtyping import Bool, Float, Int
 
     from policies.context import Context
     from policies.hooks import DenoiseState
@@ -56,6 +57,9 @@ class LatentBarrier(LatentHook):
         eta: scale of the guidance.
         guided_steps: number of last steps that are guided.
         targets: (M, D) what guidance pulls towards; None: the bank. Others serve as negative controls.
+        texts: of the tasks that the bank is of; a row is gated by, and pulled towards, the frames of the task
+            it is told.
+        owner: (N,) task of each latent of the bank, and of each target; needed with several texts.
     """
 
     def __init__(
@@ -67,20 +71,27 @@ class LatentBarrier(LatentHook):
         eta: float = 0.05,
         guided_steps: int = 3,
         targets: Float[Tensor, "M D"] | None = None,
+        texts: TaskTexts | None = None,
+        owner: Int[Tensor, " N"] | None = None,
     ) -> None:
-        super().__init__(model, guided_steps)
+        super().__init__(model, guided_steps, texts)
         if not 0 <= eta < float("inf"):
             raise ValueError(f"eta is {eta}; a number from 0 on is needed (0.05 to 0.2 in the paper)")
         self.threshold, self.eta = threshold, eta
         scene = model.latents.scene
         self._bank = bank[:, :scene]
         self._targets = self._bank if targets is None else targets[:, :scene]
+        if self.texts.size and (owner is None or not len(owner) == len(self._bank) == len(self._targets)):
+            raise ValueError("with several tasks each latent of bank and targets needs its task: give owner")
+        self._owner = owner if self.texts.size else None
+        self._own: Tensor | None = None
         self._distance = self._gate = torch.empty(0)
 
     def begin_chunk(self, request: ChunkRequest, policy: ChunkPolicy, context: Context) -> None:
         """Encode and gate the rows; see `LatentHook.begin_chunk`."""
         super().begin_chunk(request, policy, context)
-        self._distance = nearest_distance(self._scene(self._latent), self._bank)
+        self._own = None if self._owner is None else self._owner == self.task[:, None]
+        self._distance = nearest_distance(self._scene(self._latent), self._bank, self._own)
         self._gate = self._distance > self.threshold
 
     def needs_grad(self, index: int) -> bool:
@@ -93,7 +104,8 @@ class LatentBarrier(LatentHook):
         if not self.needs_grad(state.index):
             return state.x, state.velocity
         assert state.leaf is not None
-        loss = nearest_distance(self._scene(self.model.predict(self._latent, state)), self._targets)
+        expected = self._scene(self.model.predict(self._latent, state))
+        loss = nearest_distance(expected, self._targets, self._own)
         # Retained, because another hook may differentiate the same run of the network.
         (gradient,) = torch.autograd.grad(loss[self._gate].sum(), state.leaf, retain_graph=True)
         sigma = state.sigma
@@ -112,11 +124,13 @@ class LatentBarrier(LatentHook):
     def payload(self) -> dict[str, Any]:
         """Model and settings, JSON types only."""
         settings = {"threshold": self.threshold, "eta": self.eta, "guided_steps": self.guided_steps}
-        return {"model": self.model.payload(), **settings}
+        told = {"texts": list(self.texts.texts)} if self.texts.texts else {}
+        return {"model": self.model.payload(), **settings, **told}
 
     def tensors(self) -> dict[str, Tensor]:
         """Model, demonstrated latents and targets."""
         own = {"bank": self._bank, "targets": self._targets.clone()}
+        own |= {} if self._owner is None else {"owner": self._owner}
         return {**{f"model.{key}": value for key, value in self.model.tensors().items()}, **own}
 
     @classmethod
@@ -124,20 +138,26 @@ class LatentBarrier(LatentHook):
         """Rebuild the hook; see `robot_rl.parts.SavedPart`."""
         settings = dict(payload)
         model = GuideModel.from_payload(settings.pop("model"), below(tensors, "model."))
-        return cls(model, tensors["bank"], targets=tensors["targets"], **settings)
+        texts = TaskTexts(tuple(settings.pop("texts", ())))
+        bank, targets, owner = tensors["bank"], tensors["targets"], tensors.get("owner")
+        return cls(model, bank, targets=targets, texts=texts, owner=owner, **settings)
 
 
-def nearest_distance(latent: Float[Tensor, "B D"], bank: Float[Tensor, "N D"]) -> Float[Tensor, " B"]:
+def nearest_distance(
+    latent: Float[Tensor, "B D"], bank: Float[Tensor, "N D"], own: Bool[Tensor, "B N"] | None = None
+) -> Float[Tensor, " B"]:
     """Return min_j ||z - z_j|| per row; differentiable with respect to the latent.
 
     Args:
         latent: z.
         bank: the z_j.
+        own: which of them count for a row; all when None.
     """
     with torch.no_grad():
         # Not by the scalar product, whose cancellation spoils small distances.
         exact = "donot_use_mm_for_euclid_dist"
-        nearest = torch.cdist(latent, bank, compute_mode=exact).argmin(dim=1)
+        distances = torch.cdist(latent, bank, compute_mode=exact)
+        nearest = (distances if own is None else distances.where(own, torch.inf)).argmin(dim=1)
     distance: Tensor = torch.linalg.vector_norm(latent - bank[nearest], dim=1)
     return distance
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from policies.flow import FlowPolicy
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from data.windows import Trajectory
     from policies.policy import ChunkPolicy
     from robot_rl.guide.latents import Latents, LatentSource
+    from robot_rl.task_texts import TaskTexts
     from robot_rl.train.demonstrations import Demonstrations
 
 
@@ -37,6 +38,7 @@ class Frames:
         time: (N,) 0 at the first and 1 at the last frame of a trajectory.
         start: (M,) frames that a transition begins with.
         actions: (M, S, A) the actions executed from there, robot units; it ends S frames later.
+        told: text of each trajectory's task.
     """
 
     latents: Float[Tensor, "N D"]
@@ -45,6 +47,7 @@ class Frames:
     time: Float[Tensor, " N"]
     start: Int[Tensor, " M"]
     actions: Float[Tensor, "M S A"]
+    told: tuple[str, ...] = ()
 
     @property
     def end(self) -> Int[Tensor, " M"]:
@@ -53,9 +56,30 @@ class Frames:
 
     def scaled(self, latents: Latents) -> Frames:
         """Return the same with latents in units of spread."""
-        return Frames(
-            latents.scaled(self.latents), self.scene, self.trajectory, self.time, self.start, self.actions
-        )
+        return replace(self, latents=latents.scaled(self.latents))
+
+    def tasks(self, texts: TaskTexts) -> Int[Tensor, " N"]:
+        """Return the number of each frame's task.
+
+        Args:
+            texts: of the tasks.
+
+        Raises:
+            ValueError: if there are several, and a trajectory's is none of them.
+        """
+        if not texts.size:
+            return torch.zeros_like(self.trajectory)
+        return torch.from_numpy(texts.numbers(self.told))[self.trajectory]
+
+    def chosen(self, inside: Bool[Tensor, " N"]) -> Frames:
+        """Return some of the frames, without transitions; trajectories keep their numbers.
+
+        Args:
+            inside: which.
+        """
+        none = self.start[:0]
+        kept = {name: getattr(self, name)[inside] for name in ("latents", "trajectory", "time")}
+        return replace(self, **kept, start=none, actions=self.actions[none])
 
     def joined(self, other: Frames) -> Frames:
         """Return the frames of both, the other's trajectories numbered on."""
@@ -67,6 +91,7 @@ class Frames:
             torch.cat([self.time, other.time]),
             torch.cat([self.start, other.start + len(self.latents)]),
             torch.cat([self.actions, other.actions]),
+            self.told + other.told,
         )
 
     def transitions_of(self, trajectories: Int[Tensor, " K"]) -> Int[Tensor, " M"]:
@@ -135,6 +160,7 @@ def encode_frames(policy: ChunkPolicy, source: LatentSource, trajectories: Seque
         torch.from_numpy(np.concatenate(time).astype(np.float32)),
         torch.from_numpy(np.concatenate(start)),
         torch.from_numpy(np.concatenate(actions).astype(np.float32)),
+        tuple(trajectory.task for trajectory in trajectories),
     )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from policies.hooks import DenoiseHook
 from robot_rl.guide.dynamics import LatentDynamics
 from robot_rl.guide.latents import Latents, pack, unpack
+from robot_rl.task_texts import TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,14 +72,20 @@ class LatentHook(DenoiseHook):
     Args:
         model: of the latents.
         guided_steps: number of last steps in which the hook may act.
+        texts: of the tasks that it tells apart; none by default.
+
+    Attributes:
+        task: (B,) number of each row's task, from `begin_chunk` on.
     """
 
     order = 30
 
-    def __init__(self, model: GuideModel, guided_steps: int) -> None:
+    def __init__(self, model: GuideModel, guided_steps: int, texts: TaskTexts | None = None) -> None:
         if guided_steps < 1:
             raise ValueError(f"guided_steps is {guided_steps}; the last step at least must be guided")
-        self.model, self.guided_steps = model, guided_steps
+        self.model, self.guided_steps, self.texts = model, guided_steps, texts or TaskTexts()
+        self.keys = self.texts.keys
+        self.task = torch.empty(0, dtype=torch.int64)
         self._steps = 0
         self._latent = torch.empty(0)
 
@@ -87,7 +94,7 @@ class LatentHook(DenoiseHook):
 
         Raises:
             ValueError: if the policy executes another number of steps than the dynamics were trained for, or
-                denoises in no more steps than are guided.
+                denoises in no more steps than are guided; or a row is told none of several known tasks.
         """
         span = self.model.dynamics.sizes["steps"]
         if policy.spec.executed_steps != span:
@@ -102,6 +109,8 @@ class LatentHook(DenoiseHook):
                 "first of which is pure noise: guide fewer"
             )
         self._latent = self.model.latents.encode(request.observation, context)
+        number = self.texts.numbers(self.texts.read(request.observation))
+        self.task = torch.from_numpy(number).to(self._latent.device)
 
     def acts(self, index: int) -> bool:
         """Whether step `index` is among the last ones."""

@@ -17,12 +17,13 @@ from robot_rl.guide.preparation import base_rollouts, prepare
 from robot_rl.guide.summary import chunk_values, percentiles, success_share
 from robot_rl.one_pass import OnePass, refine_in_one_pass
 from robot_rl.refiner import Refiner
+from robot_rl.task_texts import TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -96,7 +97,7 @@ def _work(here: OnePass[LpbConfig]) -> tuple[Refiner, dict[str, Any]]:
 
 def _barrier(config: LpbConfig, prepared: Prepared) -> tuple[LatentBarrier, NDArray[np.float64]]:
     """The hook, and the demonstrations' own distances by which its threshold was chosen."""
-    bank, distances = calibrate(prepared.frames, config.bank, config.seed)
+    bank, distances, owner = calibrate(prepared.frames, config.bank, config.seed, prepared.texts)
     own = distances.numpy().astype(np.float64)
     threshold = float(np.percentile(own, config.percentile))
     hook = LatentBarrier(
@@ -105,13 +106,29 @@ def _barrier(config: LpbConfig, prepared: Prepared) -> tuple[LatentBarrier, NDAr
         threshold=threshold,
         eta=config.eta / max(threshold, LEAST_THRESHOLD),
         guided_steps=config.guided_steps,
-        targets=control_targets(bank, config.targets, config.seed),
+        targets=_control(bank, owner, config),
+        texts=prepared.texts,
+        owner=owner,
     )
     return hook, own
 
 
-def calibrate(frames: Frames, most: int, seed: int) -> tuple[Float[Tensor, "N D"], Float[Tensor, " N"]]:
-    """Choose the bank, and measure how far a demonstration's frames are from all other demonstrations.
+def _control(bank: Tensor, owner: Tensor, config: LpbConfig) -> Tensor | None:
+    """What a negative control pulls towards, made of each task's own frames."""
+    if config.targets == "expert":
+        return None
+    made = torch.empty_like(bank)
+    for task in torch.unique(owner):
+        found = control_targets(bank[owner == task], config.targets, config.seed)
+        assert found is not None
+        made[owner == task] = found
+    return made
+
+
+def calibrate(
+    frames: Frames, most: int, seed: int, texts: TaskTexts | None = None
+) -> tuple[Float[Tensor, "N D"], Float[Tensor, " N"], Int[Tensor, " N"]]:
+    """Choose the bank, and measure how far a demonstration's frames are from all others of its task.
 
     Leaving a frame's own demonstration out stands for a demonstration that was never seen.
 
@@ -119,28 +136,34 @@ def calibrate(frames: Frames, most: int, seed: int) -> tuple[Float[Tensor, "N D"
         frames: of the demonstrations, scaled.
         most: frames in the bank; chosen at random where there are more.
         seed: of that choice.
+        texts: of the tasks, if there are several.
 
     Returns:
-        The bank, and the distance of each of its frames.
+        The bank, the distance of each of its frames, and the task of each.
 
     Raises:
-        ValueError: if there is only one demonstration.
+        ValueError: if there is only one demonstration of a task.
     """
+    texts = texts or TaskTexts()
     count = len(frames.latents)
     chosen = torch.arange(count)
     if count > most:
         chosen = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
     bank, owner = frames.latents[chosen], frames.trajectory[chosen]
-    if len(torch.unique(owner)) < 2:
-        raise ValueError("one demonstration is not enough: distances are measured to the others")
+    task = frames.tasks(texts)[chosen]
+    for number in range(texts.count):
+        if len(torch.unique(owner[task == number])) < 2:
+            of = f" of {texts.texts[number]!r}" if texts.size else ""
+            raise ValueError(f"one demonstration{of} is not enough: distances are measured to the others")
     scene = bank[:, : frames.scene]
     own = torch.empty(len(bank))
     for number in torch.unique(owner):
         inside = owner == number
+        others = scene[~inside & (task == task[inside][0])]
         own[inside] = torch.cat(
-            [nearest_distance(part, scene[~inside]) for part in torch.split(scene[inside], _BATCH)]
+            [nearest_distance(part, others) for part in torch.split(scene[inside], _BATCH)]
         )
-    return bank, own
+    return bank, own, task
 
 
 def _trial(episodes: Sequence[Episode], run: RunDirectory, threshold: float) -> dict[str, Any]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from robot_rl.guide.frames import Frames
+    from robot_rl.task_texts import TaskTexts
 
 
 def find_phases(frames: Frames, config: PhaseConfig, seed: int) -> tuple[PhaseTargets, NDArray[np.int64]]:
@@ -47,6 +48,22 @@ def find_phases(frames: Frames, config: PhaseConfig, seed: int) -> tuple[PhaseTa
         _prototypes(components, label, time, phase == number, config) for number in range(config.phases)
     ]
     return _targets(frames.latents, phase, chosen, config), phase
+
+
+def find_phases_of_tasks(frames: Frames, texts: TaskTexts, config: PhaseConfig, seed: int) -> PhaseTargets:
+    """Find the phases of each task in its own demonstrations; see `find_phases`.
+
+    Args:
+        frames: scaled, of all tasks.
+        texts: of the tasks.
+        config: see `PhaseConfig`; each task has as many phases.
+        seed: of the clustering.
+    """
+    if not texts.size:
+        return find_phases(frames, config, seed)[0]
+    task = frames.tasks(texts)
+    each = [find_phases(frames.chosen(task == number), config, seed)[0] for number in range(texts.count)]
+    return PhaseTargets.joined(each)
 
 
 def _components(frames: Frames, config: PhaseConfig) -> NDArray[np.float64]:
@@ -130,4 +147,5 @@ def _targets(
         distance = softmin(own, prototypes[number].expand(shape), used[number].expand(shape[:2]), temperature)
         for name in ("lower", "upper", "switch"):
             found[name].append(float(np.percentile(distance.numpy(), getattr(config, name))))
-    return PhaseTargets(prototypes, used, **{name: torch.tensor(values) for name, values in found.items()})
+    known = {name: torch.tensor(values) for name, values in found.items()}
+    return PhaseTargets.from_tensors({"prototypes": prototypes, "used": used, **known})

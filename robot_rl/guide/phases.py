@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from robot_rl.task_texts import TaskTexts
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from robot_rl.guide.frames import Frames
 
@@ -73,7 +75,7 @@ class PhaseConfig:
 
 @dataclass(frozen=True, eq=False)
 class PhaseTargets:
-    """What guidance needs to know of P phases.
+    """What guidance needs to know of P phases, those of a second task behind those of the first.
 
     Attributes:
         prototypes: (P, M, D) scaled latents; rows beyond a phase's own number are unused.
@@ -82,6 +84,7 @@ class PhaseTargets:
         lower: (P,) distance from which a row has drifted.
         upper: (P,) distance from which it is given up.
         switch: (P,) distance below which the phase counts as reached.
+        tasks: number of tasks, all with as many phases.
     """
 
     prototypes: Float[Tensor, "P M D"]
@@ -90,29 +93,48 @@ class PhaseTargets:
     lower: Float[Tensor, " P"]
     upper: Float[Tensor, " P"]
     switch: Float[Tensor, " P"]
+    tasks: int = 1
 
     @property
     def count(self) -> int:
-        """P."""
-        return len(self.temperature)
+        """Number of phases of one task."""
+        return len(self.temperature) // self.tasks
 
     def distance(self, latent: Float[Tensor, "B D"], phase: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
         """Return each row's softmin distance to the prototypes of its phase, at the phase's temperature.
 
         Args:
             latent: scaled.
-            phase: 0 .. P - 1.
+            phase: 0 .. P - 1, counted through all tasks.
         """
         return softmin(latent, self.prototypes[phase], self.used[phase], self.temperature[phase])
 
     def tensors(self) -> dict[str, Tensor]:
-        """All of it by name."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        """All but the number of tasks, by name."""
+        return {name: getattr(self, name) for name in _TENSORS}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
+    def from_tensors(cls, tensors: Mapping[str, Tensor], tasks: int = 1) -> Self:
         """Rebuild what `tensors` gave."""
-        return cls(**{item.name: tensors[item.name] for item in fields(cls)})
+        return cls(**{name: tensors[name] for name in _TENSORS}, tasks=tasks)
+
+    @classmethod
+    def joined(cls, each: Sequence[Self]) -> Self:
+        """Put the phases of several tasks, one each, behind each other."""
+        most = max(one.prototypes.shape[1] for one in each)
+
+        def whole(name: str) -> Tensor:
+            parts = [getattr(one, name) for one in each]
+            if name in ("prototypes", "used"):
+                parts = [
+                    torch.cat([p, p.new_zeros(len(p), most - p.shape[1], *p.shape[2:])], 1) for p in parts
+                ]
+            return torch.cat(parts)
+
+        return cls(**{name: whole(name) for name in _TENSORS}, tasks=len(each))
+
+
+_TENSORS = tuple(item.name for item in fields(PhaseTargets) if item.name != "tasks")
 
 
 def softmin(
@@ -142,10 +164,10 @@ def softmin(
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """Where rows are in the task.
+    """Where rows are in their tasks.
 
     Attributes:
-        phase: (B,) present phase.
+        phase: (B,) present phase, counted through all tasks.
         agreed: (B,) chunks in a row that said the next phase is reached.
     """
 
@@ -153,14 +175,14 @@ class Progress:
     agreed: Int[Tensor, " B"]
 
     @classmethod
-    def start(cls, rows: int, device: Any = "cpu") -> Self:  # noqa: ANN401 - whatever torch takes
-        """Return rows at the beginning."""
-        nothing = torch.zeros(rows, dtype=torch.int64, device=device)
-        return cls(nothing, nothing.clone())
+    def start(cls, first: Int[Tensor, " B"]) -> Self:
+        """Return rows at the beginning, in the first phase of each one's task."""
+        return cls(first, torch.zeros_like(first))
 
     def following(self, targets: PhaseTargets) -> Int[Tensor, " B"]:
-        """Return the phase after the present one, (B,); the last one is its own successor."""
-        return (self.phase + 1).clamp(max=targets.count - 1)
+        """Return the phase after the present one, (B,); the last one of a task is its own successor."""
+        last = (self.phase + 1) % targets.count == 0
+        return torch.where(last, self.phase, self.phase + 1)
 
     def advanced(self, latent: Float[Tensor, "B D"], targets: PhaseTargets, config: PhaseConfig) -> Progress:
         """Return the progress after one more chunk; at most one phase on.
@@ -179,7 +201,7 @@ class Progress:
 
 
 def count_through(
-    frames: Frames, targets: PhaseTargets, config: PhaseConfig, executed: int
+    frames: Frames, targets: PhaseTargets, config: PhaseConfig, executed: int, texts: TaskTexts | None = None
 ) -> list[list[int]]:
     """Count the phases of each demonstration as guidance would, from the latents that really followed.
 
@@ -188,18 +210,21 @@ def count_through(
         targets: of all phases.
         config: see `PhaseConfig`.
         executed: steps between two chunks.
+        texts: of the tasks, if there are several.
 
     Returns:
-        The phase after each chunk, per demonstration.
+        The phase of its task after each chunk, per demonstration.
     """
     found = []
+    task = frames.tasks(texts or TaskTexts())
     for number in torch.unique(frames.trajectory):
-        latents = frames.latents[frames.trajectory == number]
-        at = Progress.start(1)
+        inside = frames.trajectory == number
+        latents = frames.latents[inside]
+        at = Progress.start(task[inside][:1] * targets.count)
         seen = []
         for after in range(executed, len(latents), executed):
             at = at.advanced(latents[[after]], targets, config)
-            seen.append(int(at.phase))
+            seen.append(int(at.phase) % targets.count)
         found.append(seen)
     return found
 

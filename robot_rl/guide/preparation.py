@@ -14,6 +14,7 @@ from robot_rl.guide.frames import Frames, encode_frames, read_trajectories
 from robot_rl.guide.hook import GuideModel
 from robot_rl.guide.latents import Latents, choose_source
 from robot_rl.refiner import Refiner
+from robot_rl.task_texts import TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +35,13 @@ class Prepared:
         model: latents and dynamics.
         frames: of the demonstrations, scaled.
         check: errors of the dynamics on held-out transitions.
+        texts: of the demonstrated tasks.
     """
 
     model: GuideModel
     frames: Frames
     check: DynamicsCheck
+    texts: TaskTexts
 
 
 def base_rollouts(
@@ -83,11 +86,14 @@ def prepare(
 
     Raises:
         PolicyError: if the policy's denoising is closed.
+        ValueError: if several tasks were demonstrated, and another one is rolled out.
     """
     base = require_chunk_policy(policy, "guidance through latent dynamics")
     source = choose_source(base, config.latent)
     raw = encode_frames(base, source, read_trajectories(base, demonstrations))
     others: list[Trajectory] = [t for path in stores for t in read_trajectories(base, path, rollouts=True)]
+    texts = TaskTexts.of(raw.told, reads_task=base.spec.reads_task)
+    texts.numbers([trajectory.task for trajectory in others])
     latents = Latents.fit(source, raw.latents, raw.scene)
     frames = raw.scaled(latents)
     everything = frames.joined(encode_frames(base, source, others).scaled(latents))
@@ -95,4 +101,4 @@ def prepare(
         folder, config.dynamics, everything, seed=config.seed, device=config.device
     )
     check.warn()
-    return Prepared(GuideModel(latents, dynamics), frames, check)
+    return Prepared(GuideModel(latents, dynamics), frames, check, texts)

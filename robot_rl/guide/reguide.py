@@ -24,6 +24,7 @@ from data.config import from_dict, to_dict
 from robot_rl.guide.hook import GuideModel, LatentHook
 from robot_rl.guide.phases import PhaseConfig, PhaseTargets, Progress, softmin
 from robot_rl.learn.state_tensors import below
+from robot_rl.task_texts import TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,6 +54,7 @@ class PhaseGuide(LatentHook):
         config: when a phase is left.
         scale: c.
         guided_steps: number of last steps that may be guided.
+        texts: of the tasks that the phases are of; a row is guided by those of the task it is told.
     """
 
     def __init__(
@@ -63,15 +65,19 @@ class PhaseGuide(LatentHook):
         *,
         scale: float = 0.01,
         guided_steps: int = 3,
+        texts: TaskTexts | None = None,
     ) -> None:
-        super().__init__(model, guided_steps)
+        super().__init__(model, guided_steps, texts)
         if not 0 <= scale < float("inf"):
             raise ValueError(f"scale is {scale}; a number from 0 on is needed (0.01 in the paper)")
+        if targets.tasks != self.texts.count:
+            raise ValueError(f"the phases are of {targets.tasks} tasks, the texts of {self.texts.count}")
         self.targets, self.config, self.scale = targets, config, scale
         # Of finished episodes nobody tells; the oldest are forgotten.
         self._known: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._ids: tuple[str, ...] = ()
-        self._at = self._next = Progress.start(0)
+        self._first = torch.empty(0, dtype=torch.int64)
+        self._at = self._next = Progress.start(self._first)
         self._guided = self._distance = torch.empty(0)
 
     def begin_episode(self, rows: Sequence[str]) -> None:
@@ -94,7 +100,8 @@ class PhaseGuide(LatentHook):
         self._ids = request.episode_ids
         known = [self._known.get(row, (0, 0)) for row in self._ids]
         phase, agreed = torch.tensor(known, device=self._latent.device).T
-        self._at = self._next = Progress(phase, agreed)
+        self._first = self.task * self.targets.count
+        self._at = self._next = Progress(phase + self._first, agreed)
         self._guided = torch.zeros(len(known), dtype=torch.bool, device=self._latent.device)
         self._distance = torch.full((len(known),), torch.nan, device=self._latent.device)
 
@@ -121,14 +128,14 @@ class PhaseGuide(LatentHook):
         """Keep the progress of each episode; of a failed sampling nothing is kept."""
         if chunk is None:
             return
-        pairs = zip(self._next.phase.tolist(), self._next.agreed.tolist(), strict=True)
+        pairs = zip((self._next.phase - self._first).tolist(), self._next.agreed.tolist(), strict=True)
         self._known.update(zip(self._ids, pairs, strict=True))
 
     def info(self) -> dict[str, Tensor]:
         """Whether a row was guided, its phase, and its last distance to the phase's prototypes, each (B,)."""
         return {
             "reguide.active": self._guided,
-            "reguide.phase": self._at.phase,
+            "reguide.phase": self._at.phase - self._first,
             "reguide.distance": self._distance,
         }
 
@@ -151,7 +158,8 @@ class PhaseGuide(LatentHook):
     def payload(self) -> dict[str, Any]:
         """Model and settings, JSON types only."""
         settings = {"scale": self.scale, "guided_steps": self.guided_steps}
-        return {"model": self.model.payload(), "config": to_dict(self.config), **settings}
+        told = {"texts": list(self.texts.texts)} if self.texts.texts else {}
+        return {"model": self.model.payload(), "config": to_dict(self.config), **settings, **told}
 
     def tensors(self) -> dict[str, Tensor]:
         """Model and targets."""
@@ -164,4 +172,6 @@ class PhaseGuide(LatentHook):
         settings = dict(payload)
         model = GuideModel.from_payload(settings.pop("model"), below(tensors, "model."))
         config = from_dict(PhaseConfig, settings.pop("config"))
-        return cls(model, PhaseTargets.from_tensors(below(tensors, "targets.")), config, **settings)
+        texts = TaskTexts(tuple(settings.pop("texts", ())))
+        targets = PhaseTargets.from_tensors(below(tensors, "targets."), texts.count)
+        return cls(model, targets, config, texts=texts, **settings)

@@ -1,6 +1,7 @@
 """The latent policy barrier: its gradient, its equations, its gate, and that it leaves the rest alone."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from robot_rl.guide.barrier import LatentBarrier, control_targets, nearest_dista
 from robot_rl.guide.dynamics import LatentDynamics
 from robot_rl.guide.hook import GuideModel
 from robot_rl.guide.latents import Latents, LatentSource, choose_source
+from robot_rl.task_texts import TaskTexts
 from tests.policies.tools import A, ConstantVelocity, S, flow_policy, request
 
 KEY = "observation.state"
@@ -183,6 +185,53 @@ def test_controls_keep_the_gate_and_change_the_pull() -> None:
     chunks = [sample_chunk(policy, asked, noise, [hook]) for hook in (real, control)]
     assert torch.equal(real.info()["lpb.distance"], control.info()["lpb.distance"])
     assert not torch.equal(*chunks)
+
+
+def told(*texts: str) -> ChunkRequest:
+    asked = request(len(texts))
+    return replace(asked, observation={**asked.observation, "task": list(texts)})
+
+
+def test_a_row_is_gated_by_and_pulled_to_the_frames_of_its_own_task() -> None:
+    policy, texts = flow_policy(), TaskTexts(("left", "right"))
+    near = request(2).observation[KEY][:, -1]
+    far = near + 100.0
+    hook = LatentBarrier(
+        model(), torch.cat([near, far]), threshold=1.0, eta=0.3, guided_steps=2, texts=texts,
+        owner=torch.tensor([0, 0, 1, 1]),
+    )  # fmt: skip
+    assert hook.keys == ("task",)
+    noise = noise_for(policy, 2)
+    plain = sample_chunk(policy, told("left", "right"), noise)
+    chunk = sample_chunk(policy, told("left", "right"), noise, [hook])
+    assert hook.info()["lpb.active"].tolist() == [False, True]
+    assert torch.equal(chunk[0], plain[0])
+    alone = LatentBarrier(model(), far, threshold=1.0, eta=0.3, guided_steps=2)
+    torch.testing.assert_close(chunk[1], sample_chunk(policy, request(2), noise, [alone])[1])
+    payload = json.loads(json.dumps(hook.payload()))
+    again = LatentBarrier.from_payload(payload, {k: v.clone() for k, v in hook.tensors().items()})
+    assert torch.equal(sample_chunk(policy, told("left", "right"), noise, [again]), chunk)
+
+
+def test_a_task_without_a_bank_is_refused_by_name() -> None:
+    policy, texts = flow_policy(), TaskTexts(("left", "right"))
+    hook = barrier(texts=texts, owner=torch.arange(12) % 2)
+    with pytest.raises(
+        ValueError, match="'up' is none of those that this refiner was fitted on: 'left', 'ri"
+    ):
+        sample_chunk(policy, told("left", "up"), hooks=[hook])
+    with pytest.raises(ValueError, match="lacks the task's text"):
+        sample_chunk(policy, ChunkRequest({KEY: request(1).observation[KEY]}), hooks=[hook])
+    with pytest.raises(ValueError, match="give owner"):
+        barrier(texts=texts)
+    with pytest.raises(ValueError, match="give owner"):
+        barrier(texts=texts, owner=torch.arange(12) % 2, targets=torch.zeros(3, S))
+
+
+def test_without_several_texts_it_is_saved_as_ever() -> None:
+    hook = barrier()
+    assert sorted(hook.payload()) == ["eta", "guided_steps", "model", "threshold"]
+    assert "owner" not in hook.tensors()
 
 
 def test_saved_and_read_back_it_guides_the_same() -> None:

@@ -12,6 +12,7 @@ from robot_rl.guide.dynamics import DynamicsCheck, DynamicsConfig, check_dynamic
 from robot_rl.guide.frames import encode_frames
 from robot_rl.guide.latents import Latents, choose_source
 from robot_rl.guide.lpb import calibrate
+from robot_rl.task_texts import TaskTexts
 from tests.policies.tools import A, S, flow_policy
 
 KEY = "observation.state"
@@ -137,14 +138,33 @@ def test_untrained_dynamics_say_that_nothing_changes_and_are_warned_about(caplog
 
 def test_a_demonstrations_own_frames_do_not_count_as_near_it() -> None:
     data = frames(4)
-    bank, own = calibrate(data, 10_000, seed=0)
+    bank, own, _ = calibrate(data, 10_000, seed=0)
     assert torch.equal(bank, data.latents)
     for row in (0, 30, 83):
         others = data.latents[data.trajectory != data.trajectory[row]]
         assert float(own[row]) == pytest.approx(
             float((others - data.latents[row]).norm(dim=1).min()), rel=1e-5
         )
-    few, _ = calibrate(data, 40, seed=0)
+    few, *_ = calibrate(data, 40, seed=0)
     assert few.shape == (40, S)
     with pytest.raises(ValueError, match="one demonstration is not enough"):
         calibrate(frames(1), 100, seed=0)
+
+
+def test_a_demonstration_is_measured_to_those_of_its_own_task() -> None:
+    """Each demonstration of one task lies beside one of the other."""
+    texts = TaskTexts(("left", "right"))
+    told = [trajectory(seed, task=text) for text in texts.texts for seed in range(3)]
+    raw = encode_frames(POLICY, SOURCE, told)
+    data = raw.scaled(Latents.fit(SOURCE, raw.latents, raw.scene))
+    assert data.tasks(texts).tolist() == [0] * 63 + [1] * 63
+    assert not data.tasks(TaskTexts()).any()
+    mixed, apart = (calibrate(data, 10_000, 0, known) for known in (None, texts))
+    assert float(mixed[1].max()) == 0.0
+    assert float(apart[1].min()) > 0.0
+    assert torch.equal(apart[2], data.tasks(texts))
+    assert torch.equal(apart[1][:63], apart[1][63:])
+    with pytest.raises(ValueError, match="one demonstration of 'right' is not enough"):
+        calibrate(encode_frames(POLICY, SOURCE, told[:4]), 10_000, 0, texts)
+    with pytest.raises(ValueError, match="'left' is none of those"):
+        data.tasks(TaskTexts(("right", "up")))

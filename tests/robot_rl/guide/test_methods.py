@@ -27,7 +27,7 @@ from robot_rl.parts import load_refiner
 from robot_rl.study.methods import refined
 from robot_rl.study.plan import Cell
 from robot_rl.train import TrainConfig, train
-from tests.robot_rl.toy import TOY
+from tests.robot_rl.toy import TOY, TWO_GOALS
 
 NETWORK = FlowConfig(horizon=4, executed_steps=2, hidden=16, layers=1, steps=4)
 DYNAMICS = DynamicsConfig(steps=40, hidden=16, layers=1, warmup=5, batch=32)
@@ -112,6 +112,58 @@ def test_the_same_seed_gives_the_same_barrier_and_a_control_another(trained, bar
     one, other = (load_refiner(folder).hooks[0] for folder in (again, shuffled))
     assert other.threshold == one.threshold
     assert not torch.equal(other.tensors()["targets"], one.tensors()["targets"])
+
+
+@pytest.fixture(scope="module")
+def of_two_tasks(tmp_path_factory):
+    """Demonstrations of two tasks and one base that reads the text."""
+    place = tmp_path_factory.mktemp("two")
+    collect(CollectConfig(out=place / "demos", task=TWO_GOALS, episodes=20, workers=1))
+    config = TrainConfig(
+        data=place / "demos", out=place / "base", network=NETWORK, steps=60, batch=32, warmup=5, holdout=0
+    )
+    return place / "demos", train(config)
+
+
+GOALS = ("go to the left goal", "go to the right goal")
+
+
+def test_lpb_keeps_a_bank_for_each_task_of_its_base(of_two_tasks, tmp_path) -> None:
+    assert load(of_two_tasks[1]).spec.reads_task
+    config = LpbConfig(
+        **{**common(of_two_tasks, tmp_path / "run"), "task": TWO_GOALS}, eta=2.0, percentile=50
+    )
+    run = lpb(replace(config, targets="shuffled"))
+    hook = load_refiner(run).hooks[0]
+    assert hook.texts.texts == GOALS
+    assert set(hook.tensors()["owner"].tolist()) == {0, 1}
+    own, other = (hook.tensors()["bank"][hook.tensors()["owner"] == task, 0] for task in (0, 1))
+    assert float(own.mean()) < float(other.mean()), "those who go left are further to the left"
+    found = evaluate(
+        EvaluateConfig(policy=of_two_tasks[1], refiner=(run,), task=TWO_GOALS, episodes=8, workers=1)
+    )
+    assert set(found.by_text) == set(GOALS)
+    with pytest.raises(
+        ValueError, match="'go to the origin' is none of those that this refiner was fitted on"
+    ):
+        run_wave([sim.make(TOY)], [0], load(of_two_tasks[1]), load_refiner(run))
+
+
+def test_reguide_finds_phases_for_each_task_of_its_base(of_two_tasks, tmp_path) -> None:
+    settings = {**common(of_two_tasks, tmp_path / "run"), "task": TWO_GOALS}
+    run = reguide(ReGuideConfig(**settings, absorb=(), phases=PhaseConfig(phases=2, clusters=3)))
+    hook = load_refiner(run).hooks[0]
+    assert (hook.texts.texts, hook.targets.tasks, hook.targets.count) == (GOALS, 2, 2)
+    left, right = hook.targets.prototypes[:, 0, 0][[1, 3]]
+    assert float(left) < float(right), "the last phase is at the task's own goal"
+
+
+def test_rollouts_of_a_task_that_nobody_demonstrated_are_refused_before_the_fit(
+    of_two_tasks, tmp_path
+) -> None:
+    with pytest.raises(ValueError, match="'go to the origin' is none of those"):
+        lpb(LpbConfig(**common(of_two_tasks, tmp_path / "run")))
+    assert not (tmp_path / "run" / "dynamics").exists()
 
 
 @pytest.mark.slow

@@ -1,14 +1,16 @@
 """Phases found in demonstrations of a walk along a line, and the counting of them."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from robot_rl.guide.frames import Frames
-from robot_rl.guide.phase_finding import find_phases
+from robot_rl.guide.phase_finding import find_phases, find_phases_of_tasks
 from robot_rl.guide.phases import PhaseConfig, PhaseTargets, Progress, count_through, reached_share, softmin
+from robot_rl.task_texts import TaskTexts
 
 
 def walk(demonstrations: int = 12, length: int = 60, seed: int = 0) -> Frames:
@@ -106,13 +108,62 @@ def test_two_decisions_in_a_row_are_needed_and_one_phase_is_taken_at_a_time() ->
     flat = torch.ones(3)
     targets = PhaseTargets(goals, torch.ones(3, 1, dtype=torch.bool), flat, flat, 5 * flat, 2 * flat)
     config = PhaseConfig(phases=3, switch_decisions=2)
-    at = Progress.start(2)
+    at = Progress.start(torch.zeros(2, dtype=torch.int64))
     places = [[10.0, 0.0], [5.0, 10.0], [10.0, 0.0], [10.0, 10.0], [20.0, 10.0], [20.0, 20.0], [20.0, 20.0]]
     seen = []
     for place in places:
         at = at.advanced(torch.tensor(place)[:, None], targets, config)
         seen.append(at.phase.tolist())
     assert seen == [[0, 0], [0, 0], [0, 0], [1, 0], [1, 1], [2, 1], [2, 2]]
+
+
+def both_ways() -> tuple[Frames, TaskTexts]:
+    """Half of the demonstrations walk from 10 to 0 instead, which another text says."""
+    frames = walk(24)
+    back = frames.trajectory >= 12
+    latents = frames.latents.clone()
+    latents[back, 0] = 10 - latents[back, 0]
+    told = ("go there",) * 12 + ("come back",) * 12
+    return replace(frames, latents=latents, told=told), TaskTexts(("come back", "go there"))
+
+
+def test_each_task_has_phases_of_its_own_and_is_counted_through_them() -> None:
+    frames, texts = both_ways()
+    targets = find_phases_of_tasks(frames, texts, CONFIG, seed=0)
+    assert (targets.tasks, targets.count, len(targets.temperature)) == (2, 4, 8)
+    place = (targets.prototypes[..., 0] * targets.used).sum(1) / targets.used.sum(1)
+    assert (place[:4].diff() < 0).all(), "back"
+    assert (place[4:].diff() > 0).all(), "there"
+    counted = count_through(frames, targets, CONFIG, 2, texts)
+    assert reached_share(counted, 4) >= 0.95
+    mixed = find_phases_of_tasks(frames, TaskTexts(), CONFIG, seed=0)
+    assert reached_share(count_through(frames, mixed, CONFIG, 2), 4) < 0.95
+    again = PhaseTargets.from_tensors(targets.tensors(), tasks=2)
+    assert again.count == 4
+
+
+def test_a_task_ends_with_its_own_last_phase() -> None:
+    """Two tasks with phases at 0 and 10, and at 20 and 30, on a line."""
+    goals = torch.tensor([[[0.0]], [[10.0]], [[20.0]], [[30.0]]])
+    flat = torch.ones(4)
+    used = torch.ones(4, 1, dtype=torch.bool)
+    targets = PhaseTargets(goals, used, flat, flat, 5 * flat, 2 * flat, tasks=2)
+    at = Progress.start(torch.tensor([0, 2]))
+    config = PhaseConfig(phases=2, switch_decisions=1)
+    for places, expected in (([10.0, 30.0], [1, 3]), ([20.0, 0.0], [1, 3])):
+        at = at.advanced(torch.tensor(places)[:, None], targets, config)
+        assert at.phase.tolist() == expected
+
+
+def test_phases_of_tasks_with_fewer_prototypes_are_filled_up() -> None:
+    one, two = (
+        find_phases(walk(count), replace(CONFIG, prototypes=n), 0)[0] for count, n in ((12, 20), (12, 6))
+    )
+    joined = PhaseTargets.joined([one, two])
+    assert joined.used.sum(1).tolist() == [20] * 4 + [6] * 4
+    latent = torch.randn(4, 2, generator=torch.Generator().manual_seed(0))
+    own = two.distance(latent, torch.arange(4))
+    torch.testing.assert_close(joined.distance(latent, torch.arange(4, 8)), own)
 
 
 @pytest.mark.parametrize(

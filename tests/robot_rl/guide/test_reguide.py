@@ -9,6 +9,7 @@ import torch
 from policies.sampler import sample, sample_chunk
 from robot_rl.guide.phases import PhaseConfig, PhaseTargets, softmin
 from robot_rl.guide.reguide import PhaseGuide
+from robot_rl.task_texts import TaskTexts
 from tests.policies.tools import ConstantVelocity, S, flow_policy, request
 from tests.robot_rl.guide.test_barrier import Capture, model, noise_for
 
@@ -128,6 +129,29 @@ def test_each_episode_is_in_a_phase_of_its_own_and_starts_again_when_it_begins()
     assert hook.info()["reguide.phase"].tolist() == [0, 2]
     sample_chunk(policy, replace(request(1), episode_ids=("b",)), noise_for(policy, 1), [hook])
     assert hook.info()["reguide.phase"].tolist() == [2], "the last phase stays"
+
+
+def test_a_row_is_guided_through_the_phases_of_the_task_it_is_told() -> None:
+    """With phases at two places per task and everything always reached, progress is counted per task."""
+    policy, texts = flow_policy(), TaskTexts(("left", "right"))
+    goals = PhaseTargets.joined([targets(2, switch=1e9), targets(2, switch=1e9)])
+    config = PhaseConfig(phases=2, switch_decisions=1, switch_margin=-1e9)
+    hook = PhaseGuide(model(), goals, config, scale=0.5, guided_steps=2, texts=texts)
+    wanted = replace(request(2), episode_ids=("a", "b"))
+    wanted = replace(wanted, observation={**wanted.observation, "task": ["right", "left"]})
+    seen = []
+    for _ in range(3):
+        sample_chunk(policy, wanted, noise_for(policy, 2), [hook])
+        seen.append((hook.info()["reguide.phase"].tolist(), hook._at.phase.tolist()))
+    assert seen == [([0, 0], [2, 0]), ([1, 1], [3, 1]), ([1, 1], [3, 1])]
+    payload = json.loads(json.dumps(hook.payload()))
+    again = PhaseGuide.from_payload(payload, {k: v.clone() for k, v in hook.tensors().items()})
+    assert (again.texts, again.targets.tasks, again.keys) == (texts, 2, ("task",))
+    unknown = replace(wanted, observation={**wanted.observation, "task": ["up", "left"]})
+    with pytest.raises(ValueError, match="'up' is none of those"):
+        sample_chunk(policy, unknown, hooks=[again])
+    with pytest.raises(ValueError, match="phases are of 1 tasks, the texts of 2"):
+        PhaseGuide(model(), targets(), config, texts=texts)
 
 
 def test_a_failed_sampling_counts_nothing() -> None:
