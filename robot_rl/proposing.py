@@ -217,6 +217,7 @@ class PolicyProposer:
             history=self._history,
             deterministic=self._deterministic,
             generators=tuple(row.explore_rng for row in self._rows),
+            tasks=tuple(task.task_text for task in self._tasks),
         )
         if self._corrector is None:
             return Correction(request.base_action)

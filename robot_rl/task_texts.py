@@ -80,7 +80,8 @@ class TaskTexts:
                 if len(self.texts) > 1:
                     raise ValueError(
                         f"the task {text!r} is none of those that this refiner was fitted on: "
-                        f"{', '.join(map(repr, self.texts))}. Tell one of them, or refine again with it"
+                        f"{', '.join(map(repr, self.texts))}. Tell one of them, or refine again with "
+                        "demonstrations, or a warm-up, that have it"
                     )
                 _warn(text, self.texts[0])
         return np.array([known.get(_words(text), 0) for text in told], np.int64)
@@ -108,6 +109,11 @@ class TaskTexts:
         return [""] * len(next(iter(observation.values())))
 
 
+NO_TEXTS = TaskTexts()
+"""Nothing is told apart."""
+
+
+@functools.lru_cache(maxsize=4096)
 def _words(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\w+", text.lower()))
 

@@ -25,6 +25,7 @@ class CorrectorInput:
         deterministic: Whether to act without exploration.
         generators: One random generator a row; the only source of exploration, so that a row does not depend
             on its neighbours.
+        tasks: Text of each row's task; empty where nobody knows.
     """
 
     observation: Mapping[str, NDArray[Any]]
@@ -33,6 +34,7 @@ class CorrectorInput:
     history: History
     deterministic: bool
     generators: tuple[np.random.Generator, ...]
+    tasks: tuple[str, ...] = ()
 
     @property
     def base_action(self) -> NDArray[np.float64]:

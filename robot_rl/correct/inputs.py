@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robot_rl.correct.history import require_keys
+from robot_rl.task_texts import TaskTexts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +28,7 @@ class InputConfig:
         offsets: Steps back, each at least 1.
         corrections: Whether past corrections are read at `offsets`.
         zeroed: Keys that are read as zeros, to measure what a sensor is worth. Never for deployment.
+        texts: Of the tasks that are told apart, if there are several: one number each, behind the rest.
     """
 
     keys: tuple[str, ...]
@@ -34,6 +36,7 @@ class InputConfig:
     offsets: tuple[int, ...] = (1, 2, 4, 8)
     corrections: bool = True
     zeroed: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that there is something to read and that every offset lies in the past."""
@@ -62,14 +65,15 @@ class InputConfig:
                 raise ValueError(f"The residual reads {key!r}, which is not among {sorted(features)}.")
         size = sum(int(np.prod(features[key].shape)) for key in self.keys)
         past = sum(int(np.prod(features[key].shape)) for key in self.history_keys)
-        return size + len(self.offsets) * (past + action_size * self.corrections)
+        numbers = size + len(self.offsets) * (past + action_size * self.corrections)
+        return numbers + self._told.size
 
     def live(self, request: CorrectorInput) -> NDArray[np.float32]:
         """Input vectors of one control step, (B, D), from the loop.
 
         Raises:
             ValueError: A measurement is missing, or not finite; limits further on would turn it into an
-                ordinary value.
+                ordinary value. Or a row is told none of the known tasks.
         """
         history = request.history
         require_keys(request.observation, self.keys)
@@ -81,13 +85,15 @@ class InputConfig:
             parts += [self._flat(key, history.observation(key, offset)) for key in self.history_keys]
             if self.corrections:
                 parts.append(history.correction(offset).astype(np.float32))
+        if self.texts:
+            parts.append(self._told.one_hot(request.tasks or [""] * len(parts[0])))
         return np.concatenate(parts, axis=1)
 
     def recorded(self, episode: Episode) -> NDArray[np.float32]:
         """Input vectors of every observation of an episode, (T + 1, D), equal to what the loop saw.
 
         Raises:
-            ValueError: A measurement is missing.
+            ValueError: A measurement is missing, or the episode's task is none of the known ones.
         """
         require_keys(episode.observations, (*self.keys, *self.history_keys))
         rows = np.arange(len(episode) + 1)
@@ -99,7 +105,13 @@ class InputConfig:
             if self.corrections:
                 known = (rows >= offset)[:, None]
                 parts.append(np.where(known, corrections[past], 0.0).astype(np.float32))
+        if self.texts:
+            parts.append(self._told.one_hot([episode.task] * len(rows)))
         return np.concatenate(parts, axis=1)
+
+    @property
+    def _told(self) -> TaskTexts:
+        return TaskTexts(self.texts)
 
     def _flat(self, key: str, value: NDArray[Any]) -> NDArray[np.float32]:
         flat = np.asarray(value, np.float32).reshape(value.shape[0], -1)

@@ -148,6 +148,8 @@ class ResidualCorrector(Corrector):
     def payload(self) -> dict[str, Any]:
         """Configuration, JSON types only."""
         payload: dict[str, Any] = configuration.to_dict(self.network.config)
+        if not self.network.config.inputs.texts:
+            del payload["inputs"]["texts"]  # as before there were any, so that versions stay
         return payload
 
     def tensors(self) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from robot_rl.learn.spread import mean_and_spread
 from robot_rl.online import refine_online
 from robot_rl.online_config import OnlineConfig
 from robot_rl.refiner import Refiner
+from robot_rl.task_texts import TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,12 +84,12 @@ class ResidualRecipe:
     def build(self, episodes: Sequence[Episode]) -> ResidualCorrector:
         """Return a corrector that changes nothing yet."""
         scale = self._learn_scale(episodes)
-        x = np.concatenate([self._inputs.recorded(episode) for episode in episodes]).astype(np.float64)
+        told = TaskTexts.of((episode.task for episode in episodes), reads_task=self._spec.reads_task)
+        inputs = replace(self._inputs, texts=told.texts)
+        x = np.concatenate([inputs.recorded(episode) for episode in episodes]).astype(np.float64)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._config.seed)
-            network = ResidualNetwork(
-                ResidualConfig(self._inputs), *mean_and_spread(x), scale, 2 * scale + 1e-6
-            )
+            network = ResidualNetwork(ResidualConfig(inputs), *mean_and_spread(x), scale, 2 * scale + 1e-6)
         return ResidualCorrector(network)
 
     def refiner(self, part: ResidualCorrector) -> Refiner:

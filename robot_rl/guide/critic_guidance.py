@@ -50,6 +50,7 @@ class CriticGuidance(DenoiseHook):
         if gradient not in get_args(Gradient):
             raise ValueError(f"gradient is {gradient!r}; allowed: {', '.join(get_args(Gradient))}.")
         self.values, self.eta, self.guided_steps, self.gradient = values, eta, guided_steps, gradient
+        self.keys = values.texts.keys
         self._latent = torch.empty(0)
         self._policy: ChunkPolicy | None = None
         self._steps = 0
@@ -57,7 +58,7 @@ class CriticGuidance(DenoiseHook):
 
     def begin_chunk(self, request: ChunkRequest, policy: ChunkPolicy, context: Context) -> None:
         """Read the observation as the policy encoded it."""
-        self._latent = self.values.latents.encode(request.observation, context)
+        self._latent = self.values.read(request.observation, context)
         self._policy, self._steps = policy, len(policy.sigmas()) - 1
 
     def needs_grad(self, index: int) -> bool:

@@ -19,6 +19,7 @@ from robot_rl.one_pass import OnePass, refine_in_one_pass
 from robot_rl.refiner import Refiner
 from robot_rl.seeds import MOST_EPISODES, MOST_ROWS
 from robot_rl.select.best_of import BestOf
+from robot_rl.task_texts import TaskTexts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +85,8 @@ def _work(here: OnePass[CriticConfig]) -> tuple[Refiner, dict[str, Any]]:
         lambda _: Refiner(),
         name="Rolling out the base",
     )
-    latents, judged = judge(policy, choose_source(policy, config.latent), episodes)
+    texts = TaskTexts.of((episode.task for episode in episodes), reads_task=policy.spec.reads_task)
+    latents, judged = judge(policy, choose_source(policy, config.latent), episodes, texts)
     critic, check = fit_chunk_critic(
         run.path / "critic",
         config.critic,
@@ -94,7 +96,7 @@ def _work(here: OnePass[CriticConfig]) -> tuple[Refiner, dict[str, Any]]:
         device=config.device,
     )
     check.warn()
-    return here.save(_refiner(config, ChunkValues(latents, critic))), {
+    return here.save(_refiner(config, ChunkValues(latents, critic, texts))), {
         "rollouts": len(episodes),
         "success": success_share(episodes),
         "critic": to_dict(check),

@@ -11,7 +11,7 @@ from torch import Tensor
 from policies.hooks import DenoiseHook
 from robot_rl.guide.dynamics import LatentDynamics
 from robot_rl.guide.latents import Latents, pack, unpack
-from robot_rl.task_texts import TaskTexts
+from robot_rl.task_texts import NO_TEXTS, TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +83,7 @@ class LatentHook(DenoiseHook):
     def __init__(self, model: GuideModel, guided_steps: int, texts: TaskTexts | None = None) -> None:
         if guided_steps < 1:
             raise ValueError(f"guided_steps is {guided_steps}; the last step at least must be guided")
-        self.model, self.guided_steps, self.texts = model, guided_steps, texts or TaskTexts()
+        self.model, self.guided_steps, self.texts = model, guided_steps, texts or NO_TEXTS
         self.keys = self.texts.keys
         self.task = torch.empty(0, dtype=torch.int64)
         self._steps = 0

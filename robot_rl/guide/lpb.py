@@ -17,7 +17,7 @@ from robot_rl.guide.preparation import base_rollouts, prepare
 from robot_rl.guide.summary import chunk_values, percentiles, success_share
 from robot_rl.one_pass import OnePass, refine_in_one_pass
 from robot_rl.refiner import Refiner
-from robot_rl.task_texts import TaskTexts
+from robot_rl.task_texts import NO_TEXTS, TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +144,7 @@ def calibrate(
     Raises:
         ValueError: if there is only one demonstration of a task.
     """
-    texts = texts or TaskTexts()
+    texts = texts or NO_TEXTS
     count = len(frames.latents)
     chosen = torch.arange(count)
     if count > most:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from robot_rl.task_texts import TaskTexts
+from robot_rl.task_texts import NO_TEXTS, TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -216,7 +216,7 @@ def count_through(
         The phase of its task after each chunk, per demonstration.
     """
     found = []
-    task = frames.tasks(texts or TaskTexts())
+    task = frames.tasks(texts or NO_TEXTS)
     for number in torch.unique(frames.trajectory):
         inside = frames.trajectory == number
         latents = frames.latents[inside]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
 
 from robot_rl.critics.chunk_critic import ChunkCritic
 from robot_rl.critics.chunk_fit import Judged
 from robot_rl.guide.latents import Latents, LatentSource, encode_rows, pack, unpack
+from robot_rl.task_texts import NO_TEXTS, TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from data.records import Episode
+    from policies.context import Context
     from policies.policy import Policy, PolicySpec
+    from policies.request import Observation
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +32,22 @@ class ChunkValues:
     Attributes:
         latents: how an observation becomes a latent.
         critic: frozen.
+        texts: of the tasks that the critic tells apart.
     """
 
     latents: Latents
     critic: ChunkCritic
+    texts: TaskTexts = NO_TEXTS
+
+    def read(self, observation: Observation, context: Context | None) -> Float[Tensor, "B D"]:
+        """Return what the critic reads: latents, and behind them which of several tasks it is.
+
+        Raises:
+            ValueError: if a row is told none of the known tasks.
+        """
+        latent = self.latents.encode(observation, context)
+        told = torch.from_numpy(self.texts.one_hot(self.texts.read(observation)))
+        return torch.cat([latent, told.to(latent)], dim=1)
 
     def least(
         self, spec: PolicySpec, latent: Float[Tensor, "B D"], chunk: Float[Tensor, "B H A"]
@@ -51,7 +67,8 @@ class ChunkValues:
 
     def payload(self) -> dict[str, Any]:
         """Everything but the tensors, as JSON types."""
-        return {"latents": self.latents.payload(), "critic": self.critic.sizes}
+        told = {"texts": list(self.texts.texts)} if self.texts.texts else {}
+        return {"latents": self.latents.payload(), "critic": self.critic.sizes, **told}
 
     def tensors(self) -> dict[str, Tensor]:
         """Spread of the latents and weights of the critic."""
@@ -64,22 +81,28 @@ class ChunkValues:
         Raises:
             ValueError: if the weights do not fit.
         """
-        return cls(*unpack(payload, tensors, "critic", ChunkCritic))
+        texts = TaskTexts(tuple(payload.get("texts", ())))
+        return cls(*unpack(payload, tensors, "critic", ChunkCritic), texts)
 
 
-def judge(policy: Policy, source: LatentSource, episodes: Sequence[Episode]) -> tuple[Latents, list[Judged]]:
+def judge(
+    policy: Policy, source: LatentSource, episodes: Sequence[Episode], texts: TaskTexts
+) -> tuple[Latents, list[Judged]]:
     """Encode every observation of some episodes with the frozen policy.
 
     Args:
         policy: whose encoder is used.
         source: what of its encoding is taken.
         episodes: as the control loop recorded them.
+        texts: of the tasks to tell apart.
 
     Returns:
-        The latents' spread over the episodes, and the episodes in units of it.
+        The latents' spread over the episodes, and the episodes as `ChunkValues.read` gives them.
     """
     found = [encode_rows(policy, source, each.observations, each.task) for each in episodes]
     raw = [rows for rows, _ in found]
     latents = Latents.fit(source, torch.cat(raw), found[0][1])
     scaled = [latents.scaled(each).numpy() for each in raw]
-    return latents, [Judged(episode, rows) for episode, rows in zip(episodes, scaled, strict=True)]
+    told = [texts.one_hot([each.task] * len(rows)) for each, rows in zip(episodes, scaled, strict=True)]
+    seen = [np.concatenate(both, axis=1) for both in zip(scaled, told, strict=True)]
+    return latents, [Judged(episode, rows) for episode, rows in zip(episodes, seen, strict=True)]

@@ -21,11 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from policies.flow_config import TASK
 from policies.request import ChunkRequest
 from robot_rl.critics.action_unit import ActionUnit
 from robot_rl.critics.ensemble import track
 from robot_rl.noise.chunks import windows
 from robot_rl.noise.learner import INPUT, NoiseLearner
+from robot_rl.task_texts import TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,11 +77,12 @@ class AliasedLearner(NoiseLearner):
         )
         self._base = base()
         spec = self._base.spec
-        if spec.reads_task:
+        if spec.reads_task and not inputs.texts:
             raise ValueError(
-                f"The noise-aliased variant cannot tell tasks apart yet, and {spec.name!r} reads the task's "
-                "text; choose --variant sac."
+                f"{spec.name!r} reads the task's text, and its chunks are asked for: give the texts of its "
+                "tasks with the inputs."
             )
+        self._told = TaskTexts(inputs.texts)
         self._steps = slice(spec.first_action, spec.first_action + executed_steps)
         self._unit = ActionUnit(network.config.actions).to(device)
         self.critic, self.target = self._critics(executed_steps * network.config.actions, config.seed)
@@ -101,14 +104,18 @@ class AliasedLearner(NoiseLearner):
         seen = {
             SEEN + key: windows(episode.observations[key], spec.observation_steps) for key in spec.features
         }
+        if spec.reads_task:
+            seen[SEEN + TASK] = self._told.numbers([episode.task] * (len(episode) + 1))
         return {**super()._observed(episode), **seen}
 
     @torch.no_grad()
     def _chunk(self, observations: Mapping[str, NDArray[Any]], noise: Tensor) -> Tensor:
         """The executed part of what the base makes of a noise, flat, as the critic reads it, (B, L x A)."""
         spec = self._base.spec
-        request = ChunkRequest({key: torch.from_numpy(observations[SEEN + key]) for key in spec.features})
-        chunk = self._base.chunk(request, noise).to(self._device)[:, self._steps]
+        seen: dict[str, Any] = {key: torch.from_numpy(observations[SEEN + key]) for key in spec.features}
+        if spec.reads_task:
+            seen[TASK] = [self._told.texts[number] for number in observations[SEEN + TASK]]
+        chunk = self._base.chunk(ChunkRequest(seen), noise).to(self._device)[:, self._steps]
         read: Tensor = self._unit(chunk.float())
         return read
 

@@ -25,6 +25,7 @@ from robot_rl.noise.steering import SteeredNoise
 from robot_rl.online import refine_online
 from robot_rl.online_config import OnlineConfig
 from robot_rl.refiner import Refiner
+from robot_rl.task_texts import TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -112,10 +113,12 @@ class DsrlRecipe:
         for episode in episodes:
             outcomes[episode.refiner_version == RANDOM].append(episode.success)
         judge_preflight(outcomes[False], outcomes[True], mode=self._config.preflight)
-        x = np.concatenate([self._inputs.recorded(episode) for episode in episodes]).astype(np.float64)
+        told = TaskTexts.of((episode.task for episode in episodes), reads_task=self._spec.reads_task)
+        inputs = replace(self._inputs, texts=told.texts)
+        x = np.concatenate([inputs.recorded(episode) for episode in episodes]).astype(np.float64)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._config.seed)
-            network = NoiseNetwork(self._shape, *mean_and_spread(x))
+            network = NoiseNetwork(replace(self._shape, texts=told.texts), *mean_and_spread(x))
         return SteeredNoise(network)
 
     def refiner(self, part: SteeredNoise) -> Refiner:
@@ -132,7 +135,7 @@ class DsrlRecipe:
         return functools.partial(
             made,
             part.network,
-            self._inputs,
+            replace(self._inputs, texts=part.network.config.texts),
             replace(config.learner, seed=config.seed),
             executed_steps=self._spec.executed_steps,
             capacity=capacity,

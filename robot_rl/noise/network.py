@@ -47,6 +47,7 @@ class SteeringConfig:
         clip: Normalised inputs are limited to this many standard deviations.
         sharpness: Power of the spread when nothing explores: 1 stays 1, and what was narrowed is narrowed
             further. Only for the form "edit"; "replace" acts by its mean.
+        texts: Of the tasks that are told apart, if there are several: one number each, behind the keys.
     """
 
     keys: tuple[str, ...]
@@ -57,6 +58,7 @@ class SteeringConfig:
     hidden: int = 256
     clip: float = 5.0
     sharpness: float = 1.0
+    texts: tuple[str, ...] = ()
 
 
 class Steered(NamedTuple):

@@ -10,6 +10,7 @@ from data import config as configuration
 from robot_rl.correct.history import require_keys
 from robot_rl.noise.network import NoiseNetwork, SteeringConfig
 from robot_rl.noise.policy import NoisePolicy
+from robot_rl.task_texts import TaskTexts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,8 @@ class SteeredNoise(NoisePolicy):
 
     def __init__(self, network: NoiseNetwork) -> None:
         self.network = network
-        self.keys = network.config.keys
+        self._told = TaskTexts(network.config.texts)
+        self.keys = (*network.config.keys, *self._told.keys)
 
     @torch.no_grad()
     def propose(
@@ -39,13 +41,17 @@ class SteeredNoise(NoisePolicy):
                 f"The base draws noise of shape {tuple(noise.shape[1:])}; this noise policy was made for "
                 f"{(config.horizon, config.width)}."
             )
-        x = network.normalise(newest(request, self.keys).to(network.mean.device))
+        told = torch.from_numpy(self._told.one_hot(self._told.read(request.observation)))
+        seen = newest(request, config.keys).to(network.mean.device)
+        x = network.normalise(torch.cat([seen, told.to(seen)], -1))
         chosen = network.steer(x, noise.to(x.device), deterministic=deterministic)
         return chosen.noise.to(noise.device)
 
     def payload(self) -> dict[str, Any]:
         """Configuration, JSON types only."""
         payload: dict[str, Any] = configuration.to_dict(self.network.config)
+        if not self.network.config.texts:
+            del payload["texts"]  # as before there were any, so that versions stay
         return payload
 
     def tensors(self) -> dict[str, Tensor]:

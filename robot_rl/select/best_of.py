@@ -40,6 +40,7 @@ class BestOf(Selector):
         if count < 1:
             raise ValueError(f"count is {count}; at least the base's own chunk is proposed.")
         self.values, self.count = values, count
+        self.keys = values.texts.keys
         self._latent = torch.empty(0)
         self._spec: Any = None
 
@@ -54,11 +55,11 @@ class BestOf(Selector):
         self._spec = policy.spec
         drawn = [draw_noise(policy.spec, generators) for _ in range(self.count - 1)]
         if not isinstance(policy, ChunkPolicy):
-            self._latent = self.values.latents.encode(request.observation, None)
+            self._latent = self.values.read(request.observation, None)
             return torch.stack([policy.chunk(request, each) for each in (noise, *drawn)], dim=1)
         with torch.no_grad():
             context = policy.encode(request.observation)
-        self._latent = self.values.latents.encode(request.observation, context)
+        self._latent = self.values.read(request.observation, context)
         own = denoise(policy, context, noise)[:, None]
         if not drawn:
             return own

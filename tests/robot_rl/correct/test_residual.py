@@ -151,6 +151,43 @@ class BrokenSensor(CountingEnv):
         return super()._observe() | {"observation.wrench": np.array([self.value], np.float32)}
 
 
+class TwoTasks(CountingEnv):
+    """Told one of two texts, by the seed."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None):
+        self.task_text = ("count up", "count on")[(seed or 0) % 2]
+        return super().reset(seed=seed, options=options)
+
+
+def test_tasks_are_told_apart_alike_in_the_loop_and_in_recordings(tmp_path: Path) -> None:
+    inputs = replace(INPUTS, texts=("count on", "count up"))
+    width = inputs.width(FEATURES, 2)
+    assert width == INPUTS.width(FEATURES, 2) + 2
+    torch.manual_seed(0)
+    network = ResidualNetwork(ResidualConfig(inputs), np.zeros(width), np.ones(width), SCALE, (0.4, 1.0))
+    torch.nn.init.normal_(network.head.weight, std=3.0)
+    seen = []
+    corrector = ResidualCorrector(network)
+    save_refiner(tmp_path, Refiner(correct=corrector))
+    refiner = load_refiner(tmp_path)
+    found = type(inputs).live
+    try:
+        type(inputs).live = lambda self, request: seen.append(found(self, request)) or seen[-1]
+        episodes = run_wave([TwoTasks() for _ in range(2)], [2, 3], RampPolicy(), refiner, options=ENDLESS)
+    finally:
+        type(inputs).live = found
+    for row, episode in enumerate(episodes):
+        recorded = inputs.recorded(episode)
+        np.testing.assert_array_equal(np.stack([each[row] for each in seen]), recorded[:-1])
+        np.testing.assert_array_equal(recorded[:, -2:], [[0, 1] if row == 0 else [1, 0]] * len(recorded))
+    with pytest.raises(ValueError, match="'count' is none of those"):
+        run_wave([CountingEnv()], [2], RampPolicy(), refiner)
+
+
+def test_without_texts_a_corrector_is_saved_as_ever() -> None:
+    assert "texts" not in ResidualCorrector(_network(trained=False)).payload()["inputs"]
+
+
 def test_a_sensor_that_the_robot_lacks_is_named() -> None:
     request = CorrectorInput(
         observation={"observation.state": np.zeros((1, 2))},

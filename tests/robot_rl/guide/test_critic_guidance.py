@@ -17,6 +17,7 @@ from robot_rl.guide.values import ChunkValues
 from robot_rl.parts import load_refiner, save_refiner
 from robot_rl.refiner import Refiner
 from robot_rl.select.best_of import BestOf
+from robot_rl.task_texts import TaskTexts
 from tests.policies.tools import A, ConstantVelocity, S, flow_policy, request
 
 ROWS = 3
@@ -210,3 +211,30 @@ def test_the_observation_is_encoded_once_a_chunk():
         request(ROWS), policy, noise(policy), [np.random.default_rng(row) for row in range(ROWS)]
     )
     assert len(calls) == 2
+
+
+class OwnTaskCritic(ChunkCritic):
+    """Worth is the sum of what is executed on the second task, and its opposite on the first."""
+
+    def forward(self, latent, executed):
+        sign = latent[:, -1] - latent[:, -2]
+        return (100 * sign * executed.sum((1, 2)))[None].expand(2, -1)
+
+
+def test_a_critic_is_told_the_task_of_each_row():
+    policy = flow_policy()
+    plain = values(policy)
+    known = ChunkValues(plain.latents, OwnTaskCritic(S + 2, 3, A, critics=2, width=8), TaskTexts(("a", "b")))
+    asked = request(ROWS)
+    asked = dataclasses.replace(asked, observation={**asked.observation, "task": ["b", "a", "b"]})
+    hook, selector = CriticGuidance(known, eta=0.2, guided_steps=2), BestOf(known, 4)
+    assert hook.keys == selector.keys == ("task",)
+    moved = sample_chunk(policy, asked, noise(policy), [hook]) - sample_chunk(policy, asked, noise(policy))
+    assert torch.equal(moved.sum((1, 2)) > 0, torch.tensor([True, False, True]))
+    generators = [np.random.default_rng(row) for row in range(ROWS)]
+    candidates = selector.propose(asked, policy, noise(policy), generators)
+    worth_each = candidates[:, :, :3].sum((2, 3)) * torch.tensor([1.0, -1.0, 1.0])[:, None]
+    assert torch.equal(selector.select(candidates, asked), worth_each.argmax(1))
+    again = ChunkValues.from_payload(known.payload(), known.tensors())
+    assert again.texts == known.texts
+    assert "texts" not in plain.payload()

@@ -148,21 +148,40 @@ def test_entropy_is_in_the_target_value_only_when_asked(episodes):
     assert targets[0] < targets[1] - 1
 
 
-def test_a_base_that_reads_the_task_is_refused_where_it_would_be_asked():
-    class Reader(Pusher):
-        @property
-        def spec(self):
-            return replace(super().spec, reads_task=True)
+class Reader(Pusher):
+    """Goes the other way when told to come back."""
 
-    shape = learner("sac").actor
-    with pytest.raises(ValueError, match="choose --variant sac"):
-        AliasedLearner(shape, INPUTS, SMALL, base=Reader, executed_steps=3, capacity=10)
+    @property
+    def spec(self):
+        return replace(super().spec, reads_task=True)
+
+    def chunk(self, request, noise=None, condition=None):
+        sign = torch.tensor([-1.0 if text == "come back" else 1.0 for text in request.observation["task"]])
+        return sign[:, None, None] * super().chunk(request, noise)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"gamma": 1.0}, {"actor_share": 2.0}, {"batch": 0}, {"shuffle_rewards": 1}, {"temperature": 0.0}],
-)
-def test_senseless_settings_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        NoiseLearnerConfig(**wrong)
+def test_the_base_is_asked_with_the_text_that_each_row_was_told(episodes):
+    told = [replace(each, task=("go", "come back")[i % 2]) for i, each in enumerate(episodes[:20])]
+    network = NoiseNetwork(SteeringConfig((STATE,), 4, 3, 2, NoiseSpaceConfig()), np.zeros(4), np.ones(4))
+    one = AliasedLearner(
+        network,
+        replace(INPUTS, texts=("come back", "go")),
+        SMALL,
+        base=Reader,
+        executed_steps=3,
+        capacity=9_000,
+    )
+    one.add(told)
+    one.update(2)
+    batch = one._replay.sample(64, np.random.default_rng(0))
+    back = batch.observations[INPUT][:, 2] == 1
+    assert 0 < back.sum() < 64
+    np.testing.assert_array_equal(batch.observations[INPUT][:, 2:].sum(1), 1)
+    noise = torch.ones(64, 4, 3)
+    along = one._chunk(batch.observations, noise)[:, 0]
+    assert torch.equal(along < 0, torch.from_numpy(back))
+
+
+def test_a_base_that_reads_the_task_is_refused_without_texts():
+    with pytest.raises(ValueError, match="give the texts of its tasks"):
+        AliasedLearner(learner("sac").actor, INPUTS, SMALL, base=Reader, executed_steps=3, capacity=10)

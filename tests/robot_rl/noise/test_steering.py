@@ -8,11 +8,13 @@ import pytest
 import torch
 
 import robot_rl
+from policies.request import ChunkRequest
 from robot_rl.control import run_wave
 from robot_rl.noise.network import NoiseNetwork, SteeringConfig
 from robot_rl.noise.preflight import RandomChoice
 from robot_rl.noise.space import NoiseSpaceConfig, hat_basis, orthonormal
 from robot_rl.noise.steering import SteeredNoise
+from robot_rl.parts import load_refiner, save_refiner
 from robot_rl.refiner import Refiner
 from tests.robot_rl.noise.pusher import STATE, Pusher, request
 from tests.robot_rl.scripted import CountingEnv
@@ -202,3 +204,27 @@ def test_senseless_spaces_are_refused(wrong, said):
 def test_a_rank_above_the_horizon_is_refused():
     with pytest.raises(ValueError, match="rank is 5, above the horizon 4"):
         NoiseSpaceConfig(parameters="low-rank", rank=5).knots(4)
+
+
+def test_it_steers_by_the_task_that_a_row_is_told(tmp_path):
+    shape = SteeringConfig((STATE,), 4, 3, 2, SPACES[0], hidden=8, texts=("left", "right"))
+    made = NoiseNetwork(shape, np.zeros(4), np.ones(4))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        torch.nn.init.normal_(made.head.weight)
+    policy = SteeredNoise(made)
+    assert policy.keys == (STATE, "task")
+    seen = {STATE: torch.zeros(3, 1, 2), "task": ["left", "right", "left"]}
+    noise = torch.zeros(3, 4, 3)
+    chosen = policy.propose(ChunkRequest(seen), noise, deterministic=True)
+    assert torch.equal(chosen[0], chosen[2])
+    assert not torch.equal(chosen[0], chosen[1])
+    save_refiner(tmp_path, Refiner(noise=policy))
+    again = load_refiner(tmp_path).noise
+    assert torch.equal(again.propose(ChunkRequest(seen), noise, deterministic=True), chosen)
+    with pytest.raises(ValueError, match="'up' is none of those"):
+        again.propose(ChunkRequest({**seen, "task": ["up"] * 3}), noise, deterministic=True)
+
+
+def test_without_texts_it_is_saved_as_ever():
+    assert "texts" not in SteeredNoise(network()).payload()
