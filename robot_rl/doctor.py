@@ -18,7 +18,8 @@ REQUIRED = ("torch", "mujoco", "mink", "gymnasium", "zarr", "av", "scipy", "stat
 EXTRAS = {
     "rerun": ("rerun-sdk", "view", "robot-rl view"),
     "lerobot": ("lerobot", "lerobot", "the tests that read data sets with LeRobot itself"),
-    "robosuite": ("robosuite", "robosuite", "robosuite's tasks"),
+    "gym_pusht": ("gym-pusht", "pusht", "the task pusht"),
+    "robosuite": ("robosuite", "robosuite", "the task robosuite-can"),
     "wandb": ("wandb", "wandb", "logging to Weights & Biases"),
 }
 _RENDER = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 16, 16).render()"

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 uv=$(command -v uv || echo .tools/uv/bin/uv)
 extras=()
-for extra in dev bench robosuite robomimic lerobot vla serve formats view; do extras+=(--extra "$extra"); done
+for extra in dev bench pusht robosuite robomimic lerobot vla serve formats view; do extras+=(--extra "$extra"); done
 "$uv" pip compile --quiet --universal --python-version 3.12 "${extras[@]}" --overrides overrides.txt \
     --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock "$@" pyproject.toml
 echo "lock: $(grep -c '==' requirements.lock) packages; run make again to install them"

@@ -42,7 +42,9 @@ TASKS: dict[str, TaskEntry] = {
         TaskEntry("pick-place", "robot_rl/PickPlace-v0", "sim.pick_place:PickPlace"),
         TaskEntry("push-disc", "robot_rl/PushDisc-v0", "sim.push_disc:PushDisc"),
         TaskEntry("push-two-routes", "robot_rl/PushTwoRoutes-v0", "sim.push_two_routes:PushTwoRoutes"),
+        TaskEntry("pusht", "robot_rl/PushT-v0", "sim.pusht:PushT"),
         TaskEntry("reach", "robot_rl/Reach-v0", "sim.reach:Reach"),
+        TaskEntry("robosuite-can", "robot_rl/RobosuiteCan-v0", "sim.robosuite_can:RobosuiteCan"),
     )
 }
 

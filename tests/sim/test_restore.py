@@ -17,7 +17,9 @@ CASES = {
         lambda info: info["contact_force_n"] > 0,
     ),
     "push-two-routes": ({"wrench": True}, lambda info: info["contact_force_n"] > 0),
+    "pusht": ({}, lambda info: info["contact"]),
     "reach": ({"shifts": LATE_AND_KICKED}, lambda info: info["distance_m"] < 0.05),
+    "robosuite-can": ({}, lambda info: info["held"]),
 }
 
 
