@@ -74,7 +74,7 @@ def _parameters(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _with_base(cell: Cell, shelf: Path, parameters: dict[str, Any]) -> dict[str, Any]:
+def _with_base(cell: Cell, shelf: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Make what the tables ``base`` and ``data`` ask for; in their place stand ``policy`` and ``data``."""
     made = dict(parameters)
     if isinstance(made.get("data"), Mapping):
